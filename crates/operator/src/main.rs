@@ -1,0 +1,2 @@
+//! Work begins here.
+fn main() {}
