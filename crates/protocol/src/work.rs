@@ -1,0 +1,164 @@
+//! The work document: what a mover Job is asked to do.
+//!
+//! **Promises.** Decoding refuses unknown versions, unknown operations and unknown fields, with the reason.
+//!
+//! **Assumes.** Paths inside are container paths of this crate's constants, never paths of a node.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One Job's work. Serialised as JSON into the annotation [`crate::WORK_ANNOTATION`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkDocument {
+    /// Must equal [`crate::VERSION`].
+    pub version: u32,
+    /// UID of the namespace `kube-system`: which cluster this mover works for (`docs/design.md` 3.7).
+    pub cluster: String,
+    /// How to reach the repository.
+    pub repository: RepositoryAccess,
+    /// What to do once connected.
+    pub operation: Operation,
+    /// Where long results are posted; absent when the operation has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results: Option<ResultsEndpoint>,
+}
+
+/// How to reach a repository. The password is the file [`crate::SECRET_DIR`]`/<password_key>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepositoryAccess {
+    /// Which engine speaks to it.
+    pub engine: EngineKind,
+    /// Directory of the repository inside the container (below [`crate::REPOSITORY_DIR`]).
+    pub path: String,
+    /// Key of the mounted Secret that holds the password.
+    pub password_key: String,
+    /// The unique id recorded when the repository was first connected. Absent only for a bootstrap that may
+    /// still learn it; every other operation fails with `RepositoryReplaced` on a different id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique_id: Option<String>,
+}
+
+/// Engines a mover may be asked to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EngineKind {
+    /// rustic_core, in process, restic's repository format.
+    Restic,
+}
+
+/// What a mover does. Exactly one per Job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Operation {
+    /// Connect, and create the repository when allowed and absent. Answers with the unique id.
+    Bootstrap {
+        /// Whether an absent repository may be created. Never true once a unique id was recorded.
+        create: bool,
+    },
+    /// Take snapshots, in this order, in one process.
+    Backup {
+        /// What to back up; one item for a Snapshot's own Job.
+        items: Vec<BackupItem>,
+    },
+    /// Delete the members' snapshots and read back (`docs/design.md` 3.6).
+    DeleteBatch {
+        /// The members in the order of the answer's letters.
+        members: Vec<BatchMember>,
+    },
+    /// List every snapshot and post it in chunks (`docs/design.md` section 7).
+    List {},
+}
+
+/// One snapshot to take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BackupItem {
+    /// UID of the Snapshot object; written as tag `holdfast-snapshot`.
+    pub uid: String,
+    /// Directory inside the container to read.
+    pub read_from: String,
+    /// Who and what the snapshot is of, as the repository records it.
+    pub source: Source,
+    /// Further tags of the user.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
+}
+
+/// Identity of a snapshot's source inside a repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    /// Default: the SnapshotPolicy's name.
+    pub username: String,
+    /// Default: the namespace.
+    pub hostname: String,
+    /// Default: `/pvc/<claim>`; as the repository records it.
+    pub path: String,
+}
+
+/// One member of a delete batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BatchMember {
+    /// UID of the Snapshot object.
+    pub uid: String,
+    /// Id of the snapshot in the repository, whole.
+    pub snapshot_id: String,
+    /// What the object recorded about the source; a listed snapshot with another one is not deleted.
+    pub source: Source,
+    /// What the object recorded about the start, compared to the second; a listed snapshot with another one
+    /// is not deleted. Absent when the object has none: then the source alone is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
+}
+
+/// Where long results go: the operator's HTTPS port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultsEndpoint {
+    /// `<ip>:<port>` of the operator's Service.
+    pub address: String,
+    /// Name that the serving certificate carries, e.g. `holdfast.holdfast-system.svc`.
+    pub server_name: String,
+    /// The operator's own CA, PEM.
+    pub ca: String,
+    /// Identifies this scan in the URL path; the UID of the object it is for, or a random one.
+    pub scan: String,
+}
+
+/// Why a work document was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// Not JSON of the expected shape; the field is in the text.
+    #[error("the work document cannot be read: {0}; operator and mover images must be of the same release")]
+    Malformed(#[from] serde_json::Error),
+    /// Another version.
+    #[error(
+        "the work document has version {found}, this mover reads {}; use the mover image of the operator's release",
+        crate::VERSION
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+}
+
+impl WorkDocument {
+    /// Decodes and checks the version first, so that a newer document is named as such.
+    ///
+    /// # Errors
+    /// [`WorkError`] when the text is not a document of this version.
+    pub fn parse(text: &str) -> Result<Self, WorkError> {
+        #[derive(Deserialize)]
+        struct Head {
+            version: u32,
+        }
+        let head: Head = serde_json::from_str(text)?;
+        if head.version != crate::VERSION {
+            return Err(WorkError::Version { found: head.version });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+}
