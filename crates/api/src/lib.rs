@@ -1,1 +1,25 @@
-//! Work begins here.
+//! The kinds of Holdfast, one file each, with their names, conditions, definitions and validators.
+//!
+//! **Promises.** Every field of the compatible interface is in a schema; what this release does not support is
+//! refused by a rule that names the field, in the API server and again in the reconcilers
+//! ([`unsupported`], [`validate`]). A value written by a newer version decodes to a variant named `Unknown`,
+//! which means *hold, touch nothing*.
+//!
+//! **Assumes.** No client and no clock: this crate only describes.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod conditions;
+pub mod crd;
+pub mod names;
+pub mod policy;
+pub mod repository;
+pub mod schedule;
+pub mod shared;
+pub mod snapshot;
+pub mod unsupported;
+pub mod validate;
+
+pub use policy::{SnapshotPolicy, SnapshotPolicySpec};
+pub use repository::{ClusterRepository, ClusterRepositorySpec, Repository, RepositorySpec};
+pub use schedule::{SnapshotSchedule, SnapshotScheduleSpec};
+pub use snapshot::{Snapshot, SnapshotSpec};

@@ -1,0 +1,77 @@
+//! Names that are part of the contract (`docs/design.md` sections 1 and 7).
+//!
+//! **Promises.** Each literal that people's manifests, alerts and dashboards use stands here and nowhere else.
+
+/// API group of Protect.
+pub const GROUP: &str = "kopiur.home-operations.com";
+/// Version of Protect's kinds.
+pub const VERSION: &str = "v1alpha1";
+/// `group/version` of Protect's kinds.
+pub const API_VERSION: &str = "kopiur.home-operations.com/v1alpha1";
+
+/// Annotation: who pruned a Snapshot (`retention`, `failed-history`). Absent or unknown means external.
+pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
+/// Annotation: when the stamp was written, RFC 3339 (`docs/design.md` 3.7).
+pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
+/// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
+pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
+/// Annotation on a Snapshot: release the finalizer and never contact the repository.
+pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
+/// Annotation on a batch Job: sorted, comma-joined UIDs of its members.
+pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
+/// Annotation on a bootstrap Job: generation of the repository it was made for.
+pub const BOOTSTRAP_GENERATION: &str = "kopiur.home-operations.com/bootstrap-generation";
+/// Annotation on a bootstrap Job: resourceVersion of the password Secret it was made with.
+pub const CREDENTIAL_VERSION: &str = "kopiur.home-operations.com/credential-version";
+
+/// Finalizer on every Snapshot, added before any work starts.
+pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
+
+/// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
+pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
+/// Label: the SnapshotSchedule that produced a Snapshot.
+pub const SCHEDULE_LABEL: &str = "kopiur.home-operations.com/schedule";
+/// Label: the SnapshotPolicy of a Snapshot.
+pub const CONFIG_LABEL: &str = "kopiur.home-operations.com/config";
+/// Label: what a Job does.
+pub const OP_LABEL: &str = "kopiur.home-operations.com/op";
+/// Value of [`OP_LABEL`] on batch delete Jobs.
+pub const OP_DELETE_BATCH: &str = "snapshot-delete-batch";
+/// Value of [`OP_LABEL`] on backup Jobs.
+pub const OP_BACKUP: &str = "snapshot-backup";
+/// Value of [`OP_LABEL`] on bootstrap Jobs.
+pub const OP_BOOTSTRAP: &str = "repository-bootstrap";
+/// Value of [`OP_LABEL`] on listing Jobs.
+pub const OP_LIST: &str = "repository-list";
+/// Label on batch Jobs: repository name cut to 40 characters and a hash of its full key.
+pub const DELETE_REPO_LABEL: &str = "kopiur.home-operations.com/delete-repo";
+/// Label on a mover Job: UID of the object it works for.
+pub const OWNER_UID_LABEL: &str = "kopiur.home-operations.com/owner-uid";
+/// Standard label that tells our objects from another manager's.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY: &str = "holdfast";
+
+/// Tag in a repository: UID of the namespace `kube-system`.
+pub const TAG_CLUSTER: &str = "holdfast-cluster";
+/// Tag in a repository: UID of the Snapshot object.
+pub const TAG_SNAPSHOT: &str = "holdfast-snapshot";
+
+/// Field manager of specs and metadata.
+pub const FIELD_MANAGER: &str = "holdfast";
+/// Field manager of statuses.
+pub const STATUS_MANAGER: &str = "holdfast-status";
+
+/// The operator's namespace, as the chart installs it.
+pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
+/// Name of the leader Lease.
+pub const LEADER_LEASE: &str = "holdfast-leader";
+/// Prefix of the lane Leases (`docs/design.md` 3.6).
+pub const LANE_LEASE_PREFIX: &str = "holdfast-lane-";
+/// ServiceAccount of movers, one per namespace, without rights.
+pub const MOVER_SERVICE_ACCOUNT: &str = "holdfast-mover";
+/// Key of the password in `passwordSecretRef` when none is named.
+pub const PASSWORD_KEY: &str = "KOPIA_PASSWORD";
+
+/// Threshold of the breaker when `deletionProtection.threshold` is absent.
+pub const DEFAULT_THRESHOLD: u32 = 10;

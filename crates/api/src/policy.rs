@@ -1,0 +1,215 @@
+//! SnapshotPolicy: what is backed up, where to, and how long it is kept.
+
+use crate::shared::{DeletionPolicy, LocalRef, NotYet, RepositoryRef};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A recipe for backups.
+#[derive(Debug, Clone, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kopiur.home-operations.com",
+    version = "v1alpha1",
+    kind = "SnapshotPolicy",
+    plural = "snapshotpolicies",
+    shortname = "kopiasp",
+    namespaced,
+    status = "SnapshotPolicyStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Repository","type":"string","jsonPath":".spec.repository.name"}"#,
+    printcolumn = r#"{"name":"Last-Snapshot","type":"date","jsonPath":".status.lastSuccessfulSnapshot"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Suspended","type":"boolean","jsonPath":".spec.suspend"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotPolicySpec {
+    /// Where the snapshots go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<RepositoryRef>,
+    /// What is backed up. Exactly one for now.
+    #[schemars(length(min = 1, max = 100))]
+    pub sources: Vec<PolicySource>,
+    /// How the source is read. Direct: the live volume, mounted read-only.
+    #[serde(default)]
+    pub copy_method: CopyMethod,
+    /// How many successful snapshots are kept. Absent: nothing is ever pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+    /// What deleting a produced Snapshot object does to its data.
+    #[serde(default)]
+    pub default_deletion_policy: DeletionPolicy,
+    /// What deleting the policy does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<PolicyDeletion>,
+    /// No backups and no pruning.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repositories: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_snapshot_class_name: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adoption: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_handling: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mover: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_projection: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra_args: Option<NotYet>,
+}
+
+/// One thing to back up. Exactly one of the first four.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicySource {
+    /// A claim of the policy's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pvc: Option<LocalRef>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pvc_selector: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nfs: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_path_override: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_path_strategy: Option<NotYet>,
+    /// Mount read-only (only `true` is supported yet).
+    #[serde(default = "yes")]
+    pub read_only: bool,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledge_live_mutation: Option<NotYet>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a source is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum CopyMethod {
+    /// The live volume.
+    #[default]
+    Direct,
+    /// Not supported yet.
+    Snapshot,
+    /// Not supported yet.
+    Clone,
+    /// Written by a newer version.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// How many successful snapshots are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Retention {
+    /// The newest N are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub keep_latest: Option<u32>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_hourly: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_daily: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_weekly: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_monthly: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_annual: Option<NotYet>,
+}
+
+/// What deleting the policy does to the data of its Snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyDeletion {
+    /// Retain (Delete is not supported yet).
+    #[serde(default)]
+    pub on_policy_delete: crate::shared::CascadePolicy,
+}
+
+/// State of a policy.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotPolicyStatus {
+    /// What retention saw and did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionStatus>,
+    /// End of the newest successful run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_successful_snapshot: Option<Timestamp>,
+    /// Generation that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// kstatus conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// What retention saw and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetentionStatus {
+    /// Successful Snapshots that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_snapshot_count: Option<i64>,
+    /// When something was pruned last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_prune_at: Option<Timestamp>,
+    /// How many that was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_prune_deleted: Option<i64>,
+}

@@ -1,0 +1,367 @@
+//! Repository and ClusterRepository: where snapshots are kept, and how their deletion is protected.
+
+use crate::shared::{LabelSelector, NamespaceDeletePolicy, NotYet, SecretKeyRef};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A backup repository of one namespace.
+#[derive(Debug, Clone, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kopiur.home-operations.com",
+    version = "v1alpha1",
+    kind = "Repository",
+    plural = "repositories",
+    shortname = "kopiarepo",
+    namespaced,
+    status = "RepositoryStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Backend","type":"string","jsonPath":".status.backend"}"#,
+    printcolumn = r#"{"name":"Held","type":"string","jsonPath":".status.conditions[?(@.type=='MassDeletionHeld')].status"}"#,
+    printcolumn = r#"{"name":"Snapshots","type":"integer","priority":1,"jsonPath":".status.storageStats.snapshotCount"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositorySpec {
+    /// Which engine speaks to the repository.
+    #[serde(default)]
+    pub engine: Engine,
+    /// Where the repository is. Exactly one.
+    pub backend: Backend,
+    /// How it is encrypted.
+    pub encryption: Encryption,
+    /// Whether an absent repository may be created. Absent: connect only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create: Option<Create>,
+    /// What a namespace's teardown does to the data of its Snapshots.
+    #[serde(default)]
+    pub on_namespace_delete: NamespaceDeletePolicy,
+    /// The breaker against mass deletion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<DeletionProtection>,
+    /// ReadWrite, or ReadOnly (not supported yet).
+    #[serde(default)]
+    pub mode: Mode,
+    /// Stops connecting and every deletion from this repository.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mover_defaults: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_defaults: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_defaults: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<NotYet>,
+}
+
+/// A backup repository for namespaces that it allows.
+#[derive(Debug, Clone, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kopiur.home-operations.com",
+    version = "v1alpha1",
+    kind = "ClusterRepository",
+    plural = "clusterrepositories",
+    shortname = "kopiacrepo",
+    status = "RepositoryStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Backend","type":"string","jsonPath":".status.backend"}"#,
+    printcolumn = r#"{"name":"Namespaces","type":"integer","jsonPath":".status.allowedNamespaceCount"}"#,
+    printcolumn = r#"{"name":"Held","type":"string","jsonPath":".status.conditions[?(@.type=='MassDeletionHeld')].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterRepositorySpec {
+    /// Everything a Repository has.
+    #[serde(flatten)]
+    pub repository: RepositorySpec,
+    /// Which namespaces may use it. Exactly one of `list`, `selector`, `all: true`.
+    pub allowed_namespaces: AllowedNamespaces,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_projection: Option<NotYet>,
+}
+
+/// Engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Engine {
+    /// The kopia program (not supported yet).
+    #[default]
+    Kopia,
+    /// restic's format through rustic_core.
+    Restic,
+    /// Written by a newer version.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// Where a repository is. Exactly one key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Backend {
+    /// A directory on a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<FilesystemBackend>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub s3: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azure: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gcs: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b2: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sftp: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_dav: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rclone: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gdrive: Option<NotYet>,
+}
+
+/// A directory on a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilesystemBackend {
+    /// Directory of the repository on the volume, absolute.
+    #[serde(default = "root")]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^/"))]
+    pub path: String,
+    /// The volume.
+    pub volume: RepositoryVolume,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+/// A volume that holds a repository. Exactly one key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryVolume {
+    /// A claim in the namespace where the mover runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pvc: Option<crate::shared::LocalRef>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nfs: Option<NotYet>,
+}
+
+/// How a repository is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Encryption {
+    /// The Secret that holds the password. The reference may change, the password may not.
+    pub password_secret_ref: SecretKeyRef,
+}
+
+/// Whether and how an absent repository is created.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Create {
+    /// Create the repository when there is none; never again once a unique id was recorded.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splitter: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<NotYet>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<NotYet>,
+}
+
+/// The breaker (`docs/design.md` 3.4).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionProtection {
+    /// Pending external destructive deletions at which the wave is held. Absent: 10. 0: no breaker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub threshold: Option<u32>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sliding_window: Option<NotYet>,
+}
+
+/// Access mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Mode {
+    /// Backups and deletions.
+    #[default]
+    ReadWrite,
+    /// Not supported yet.
+    ReadOnly,
+    /// Written by a newer version.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// Which namespaces may use a ClusterRepository. Exactly one key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedNamespaces {
+    /// These.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000), inner(length(max = 63)))]
+    pub list: Option<Vec<String>>,
+    /// Those with these labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Every namespace (only `true` is accepted).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all: Option<bool>,
+}
+
+/// State of a repository, for people and for the operator after a restart.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryStatus {
+    /// Pending, Initializing, Ready, Degraded, Failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RepositoryPhase>,
+    /// Unique id of the physical repository as read when connecting; once written it never changes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_id: Option<String>,
+    /// Name of the backend in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// resourceVersion of the password Secret that was last tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_credential_version: Option<String>,
+    /// What the repository held when last looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_stats: Option<StorageStats>,
+    /// Latch and acknowledgement of the breaker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<DeletionProtectionStatus>,
+    /// Connection attempts in a row that failed, and when the next one is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<ConnectionStatus>,
+    /// Namespaces that may use a ClusterRepository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespace_count: Option<u32>,
+    /// Generation that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// kstatus conditions and ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Phase of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RepositoryPhase {
+    /// Something is missing, see the conditions.
+    Pending,
+    /// Being connected or created.
+    Initializing,
+    /// Usable.
+    Ready,
+    /// Was usable and is not now; heals by itself.
+    Degraded,
+    /// A person has to act.
+    Failed,
+    /// Written by a newer version.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// What a repository held when last looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageStats {
+    /// Snapshots in the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_count: Option<i64>,
+    /// Bytes as the sources count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_size: Option<i64>,
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_observed_at: Option<Timestamp>,
+}
+
+/// The breaker's memory (`docs/design.md` 3.4): written before anything depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionProtectionStatus {
+    /// Newest deletion time judged held; cleared when no such member is pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_through: Option<Timestamp>,
+    /// The acknowledgement as it was first seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledgement: Option<AcknowledgementRecord>,
+}
+
+/// An acknowledgement as it was first seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AcknowledgementRecord {
+    /// The annotation's value, to the letter.
+    pub value: String,
+    /// What it covers: deletion times up to and including this one.
+    pub effective: Timestamp,
+    /// When it was first seen.
+    pub seen_at: Timestamp,
+}
+
+/// How connecting went lately.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionStatus {
+    /// Failures in a row.
+    #[serde(default)]
+    pub failures: u32,
+    /// When the next attempt is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
+}

@@ -1,0 +1,227 @@
+//! Parts that several kinds share.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A field of the interface that this release refuses by name.
+///
+/// It is in the schema, so that the API server does not prune it unseen, and a CEL rule beside it refuses it
+/// (see [`crate::unsupported`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NotYet(pub serde_json::Value);
+
+impl JsonSchema for NotYet {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NotYet".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+    }
+}
+
+/// What happens to the data when the object that records it is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// The snapshot is deleted from the repository, through the guards.
+    #[default]
+    Delete,
+    /// The snapshot stays in the repository.
+    Retain,
+    /// The snapshot stays, and the repository is not contacted.
+    Orphan,
+    /// Written by a newer version: hold, touch nothing.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// What happens to a schedule's Snapshots when the schedule goes (`docs/design.md` 3.3, rule 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum CascadePolicy {
+    /// The data is kept, loudly.
+    #[default]
+    Retain,
+    /// The data may be deleted, through the breaker.
+    Delete,
+    /// Written by a newer version: keep.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// What happens to the data of a namespace that is torn down (`docs/design.md` 3.3, rule 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum NamespaceDeletePolicy {
+    /// The data is kept.
+    #[default]
+    Orphan,
+    /// The data may be deleted, through the breaker.
+    Delete,
+    /// Written by a newer version: keep.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// Where a Snapshot comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Made by a SnapshotSchedule.
+    Scheduled,
+    /// Made by a person.
+    Manual,
+    /// Found in the repository by the catalog.
+    Discovered,
+    /// A discovered one that a policy took over.
+    Adopted,
+    /// A copy made by a replication.
+    Replicated,
+    /// Written by a newer version: forces Retain.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl Origin {
+    /// The word used in the label and in status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Origin::Scheduled => "scheduled",
+            Origin::Manual => "manual",
+            Origin::Discovered => "discovered",
+            Origin::Adopted => "adopted",
+            Origin::Replicated => "replicated",
+            Origin::Unknown => "unknown",
+        }
+    }
+
+    /// Reads a label's value; anything else is [`Origin::Unknown`].
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "scheduled" => Origin::Scheduled,
+            "manual" => Origin::Manual,
+            "discovered" => Origin::Discovered,
+            "adopted" => Origin::Adopted,
+            "replicated" => Origin::Replicated,
+            _ => Origin::Unknown,
+        }
+    }
+}
+
+/// Which of the two repository kinds a reference names.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+pub enum RepositoryKind {
+    /// Namespaced.
+    #[default]
+    Repository,
+    /// Cluster-scoped.
+    ClusterRepository,
+    /// Written by a newer version.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl RepositoryKind {
+    /// The kind as written in manifests.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RepositoryKind::Repository => "Repository",
+            RepositoryKind::ClusterRepository => "ClusterRepository",
+            RepositoryKind::Unknown => "Unknown",
+        }
+    }
+}
+
+/// Reference to a repository object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepositoryRef {
+    /// Repository (default) or ClusterRepository.
+    #[serde(default)]
+    pub kind: RepositoryKind,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace; default: the referring object's. Not allowed for a ClusterRepository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub namespace: Option<String>,
+}
+
+/// Reference to an object of the same namespace by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Reference to a SnapshotPolicy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Another namespace: not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<NotYet>,
+}
+
+/// Reference to one key of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyRef {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace: required (the operator's) for a ClusterRepository; otherwise the repository's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub namespace: Option<String>,
+    /// The key that holds the password.
+    #[serde(default = "password_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+fn password_key() -> String {
+    crate::names::PASSWORD_KEY.to_owned()
+}
+
+/// Labels to select objects by.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that must be there with these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Expressions: not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_expressions: Option<NotYet>,
+}
+
+/// Identity of a snapshot's source as the repository records it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Default: the policy's name.
+    pub username: String,
+    /// Default: the namespace.
+    pub hostname: String,
+    /// `/pvc/<claim>`.
+    pub source_path: String,
+}

@@ -1,0 +1,177 @@
+//! The fields of the interface that this release refuses by name.
+//!
+//! **Promises.** One table. From it come the CEL rules of the definitions ([`crate::crd`]) and the lines of the
+//! docs; the validators ([`crate::validate`]) refuse the same fields, and a test compares the two.
+
+/// One refused field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Where the field's parent is in the object, e.g. `spec.backend`; `[]` stands for the items of a list.
+    pub parent: &'static str,
+    /// The field.
+    pub field: &'static str,
+    /// What to do instead.
+    pub instead: &'static str,
+}
+
+impl Unsupported {
+    /// The whole path, e.g. `spec.backend.s3`.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.parent, self.field)
+    }
+
+    /// The sentence with which the field is refused.
+    #[must_use]
+    pub fn message(&self) -> String {
+        format!(
+            "{} is not supported by this release: {}",
+            self.path(),
+            self.instead
+        )
+    }
+}
+
+const fn no(parent: &'static str, field: &'static str, instead: &'static str) -> Unsupported {
+    Unsupported {
+        parent,
+        field,
+        instead,
+    }
+}
+
+const DROP: &str = "remove the field";
+const FILESYSTEM: &str = "use spec.backend.filesystem";
+const PVC: &str = "use sources[].pvc";
+const ENGINE: &str = "remove the field, the Restic engine chooses for itself";
+const LATEST: &str = "use spec.retention.keepLatest";
+
+/// Of a Repository.
+pub const REPOSITORY: &[Unsupported] = &[
+    no("spec", "moverDefaults", DROP),
+    no(
+        "spec",
+        "scheduleDefaults",
+        "set jitter and timezone on the SnapshotSchedule",
+    ),
+    no("spec", "catalog", DROP),
+    no("spec", "maintenance", DROP),
+    no("spec", "identityDefaults", DROP),
+    no("spec", "server", DROP),
+    no("spec", "health", DROP),
+    no("spec", "bootstrap", DROP),
+    no("spec", "concurrency", DROP),
+    no("spec", "parameters", DROP),
+    no("spec", "seed", DROP),
+    no("spec.backend", "s3", FILESYSTEM),
+    no("spec.backend", "azure", FILESYSTEM),
+    no("spec.backend", "gcs", FILESYSTEM),
+    no("spec.backend", "b2", FILESYSTEM),
+    no("spec.backend", "sftp", FILESYSTEM),
+    no("spec.backend", "webDav", FILESYSTEM),
+    no("spec.backend", "rclone", FILESYSTEM),
+    no("spec.backend", "gdrive", FILESYSTEM),
+    no(
+        "spec.backend.filesystem.volume",
+        "nfs",
+        "use volume.pvc, with a claim on an NFS volume",
+    ),
+    no("spec.create", "encryption", ENGINE),
+    no("spec.create", "splitter", ENGINE),
+    no("spec.create", "hash", ENGINE),
+    no("spec.create", "ecc", ENGINE),
+    no("spec.deletionProtection", "slidingWindow", DROP),
+];
+
+/// Of a ClusterRepository, beyond those of a Repository.
+pub const CLUSTER_REPOSITORY: &[Unsupported] = &[
+    no(
+        "spec",
+        "credentialProjection",
+        "put the Secret into the namespaces that use the repository",
+    ),
+    no(
+        "spec.allowedNamespaces.selector",
+        "matchExpressions",
+        "use selector.matchLabels",
+    ),
+];
+
+/// Of a SnapshotPolicy.
+pub const POLICY: &[Unsupported] = &[
+    no(
+        "spec",
+        "repositories",
+        "use spec.repository, with a policy for each repository",
+    ),
+    no(
+        "spec",
+        "identity",
+        "remove the field: user is the policy's name, host the namespace",
+    ),
+    no(
+        "spec",
+        "volumeSnapshotClassName",
+        "remove the field and use copyMethod: Direct",
+    ),
+    no("spec", "staging", "remove the field and use copyMethod: Direct"),
+    no("spec", "groupBy", DROP),
+    no("spec", "adoption", DROP),
+    no("spec", "compression", DROP),
+    no("spec", "files", DROP),
+    no("spec", "errorHandling", DROP),
+    no("spec", "upload", DROP),
+    no("spec", "verification", DROP),
+    no("spec", "preflight", DROP),
+    no("spec", "hooks", DROP),
+    no("spec", "mover", DROP),
+    no(
+        "spec",
+        "credentialProjection",
+        "put the Secret into this namespace",
+    ),
+    no("spec", "extraArgs", DROP),
+    no("spec.sources[]", "pvcSelector", PVC),
+    no("spec.sources[]", "nfs", PVC),
+    no("spec.sources[]", "stream", PVC),
+    no("spec.sources[]", "sourcePathOverride", DROP),
+    no("spec.sources[]", "sourcePathStrategy", DROP),
+    no("spec.sources[]", "acknowledgeLiveMutation", DROP),
+    no("spec.retention", "keepHourly", LATEST),
+    no("spec.retention", "keepDaily", LATEST),
+    no("spec.retention", "keepWeekly", LATEST),
+    no("spec.retention", "keepMonthly", LATEST),
+    no("spec.retention", "keepAnnual", LATEST),
+];
+
+/// Of a SnapshotSchedule.
+pub const SCHEDULE: &[Unsupported] = &[
+    no(
+        "spec",
+        "policySelector",
+        "use spec.policyRef, with a schedule for each policy",
+    ),
+    no("spec", "failedJobsHistoryLimit", DROP),
+    no(
+        "spec.policyRef",
+        "namespace",
+        "put the schedule into the policy's namespace",
+    ),
+];
+
+/// Of a Snapshot.
+pub const SNAPSHOT: &[Unsupported] = &[
+    no("spec", "pin", DROP),
+    no("spec", "description", "use spec.tags"),
+    no(
+        "spec",
+        "repository",
+        "remove the field: the policy names the repository",
+    ),
+    no(
+        "spec.policyRef",
+        "namespace",
+        "put the Snapshot into the policy's namespace",
+    ),
+    no("spec.failurePolicy", "podStartupDeadlineSeconds", DROP),
+];

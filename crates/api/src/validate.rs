@@ -1,0 +1,550 @@
+//! The same refusals as in the API server, for objects that got past it (older definitions, a restored etcd).
+//!
+//! **Promises.** Specs are taken apart without `..`, so a new field does not compile unseen. An empty answer
+//! means the operator acts on every field that is set.
+
+use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, Retention, SnapshotPolicySpec};
+use crate::repository::{
+    AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
+    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume,
+};
+use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
+use crate::shared::{
+    CascadePolicy, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef, RepositoryKind, RepositoryRef,
+    SecretKeyRef,
+};
+use crate::snapshot::{FailurePolicy, SnapshotSpec};
+use crate::unsupported::{self, Unsupported};
+
+/// One refusal: begins with the field's path, ends with what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Default)]
+struct Refusals(Vec<Refusal>);
+
+impl Refusals {
+    fn say(&mut self, text: impl Into<String>) {
+        self.0.push(Refusal(text.into()));
+    }
+
+    /// Refuses a field of the table when it is set.
+    fn not_yet(&mut self, table: &[Unsupported], path: &str, value: Option<&NotYet>) {
+        if value.is_some() {
+            match table.iter().find(|u| u.path() == path) {
+                Some(row) => self.say(row.message()),
+                None => self.say(format!(
+                    "{path} is not supported by this release: remove the field"
+                )),
+            }
+        }
+    }
+}
+
+/// Refusals of a Repository's spec.
+#[must_use]
+pub fn repository(spec: &RepositorySpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    repository_into(&mut no, spec);
+    if spec.encryption.password_secret_ref.namespace.is_some() {
+        no.say("spec.encryption.passwordSecretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace");
+    }
+    no.0
+}
+
+/// Refusals of a ClusterRepository's spec.
+#[must_use]
+pub fn cluster_repository(spec: &ClusterRepositorySpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let ClusterRepositorySpec {
+        repository,
+        allowed_namespaces,
+        credential_projection,
+    } = spec;
+    repository_into(&mut no, repository);
+    no.not_yet(
+        unsupported::CLUSTER_REPOSITORY,
+        "spec.credentialProjection",
+        credential_projection.as_ref(),
+    );
+    if repository
+        .encryption
+        .password_secret_ref
+        .namespace
+        .as_deref()
+        .unwrap_or_default()
+        .is_empty()
+    {
+        no.say("spec.encryption.passwordSecretRef.namespace is required on a ClusterRepository: name the operator's namespace");
+    }
+    let AllowedNamespaces { list, selector, all } = allowed_namespaces;
+    if usize::from(list.is_some()) + usize::from(selector.is_some()) + usize::from(all.is_some()) != 1 {
+        no.say("spec.allowedNamespaces needs exactly one of list, selector, all");
+    }
+    if *all == Some(false) {
+        no.say("spec.allowedNamespaces.all: false is refused: use list: [] to allow no namespace");
+    }
+    if let Some(LabelSelector {
+        match_labels: _,
+        match_expressions,
+    }) = selector
+    {
+        let path = "spec.allowedNamespaces.selector.matchExpressions";
+        no.not_yet(unsupported::CLUSTER_REPOSITORY, path, match_expressions.as_ref());
+    }
+    no.0
+}
+
+fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
+    let RepositorySpec {
+        engine,
+        backend,
+        encryption:
+            Encryption {
+                password_secret_ref:
+                    SecretKeyRef {
+                        name: _,
+                        namespace: _,
+                        key: _,
+                    },
+            },
+        create,
+        on_namespace_delete,
+        deletion_protection,
+        mode,
+        suspend: _,
+        mover_defaults,
+        schedule_defaults,
+        catalog,
+        maintenance,
+        identity_defaults,
+        server,
+        health,
+        bootstrap,
+        concurrency,
+        parameters,
+        seed,
+    } = spec;
+    let table = unsupported::REPOSITORY;
+    match engine {
+        Engine::Restic => {}
+        Engine::Kopia => {
+            no.say("spec.engine: Kopia is not supported by this release: set spec.engine: Restic")
+        }
+        Engine::Unknown => no.say("spec.engine has a value of a newer release: update Holdfast"),
+    }
+    match mode {
+        Mode::ReadWrite => {}
+        Mode::ReadOnly => no.say("spec.mode: ReadOnly is not supported by this release: remove the field"),
+        Mode::Unknown => no.say("spec.mode has a value of a newer release: update Holdfast"),
+    }
+    match on_namespace_delete {
+        NamespaceDeletePolicy::Orphan | NamespaceDeletePolicy::Delete => {}
+        NamespaceDeletePolicy::Unknown => {
+            no.say("spec.onNamespaceDelete has a value of a newer release: update Holdfast");
+        }
+    }
+    backend_into(no, backend);
+    if let Some(Create {
+        enabled: _,
+        encryption,
+        splitter,
+        hash,
+        ecc,
+    }) = create
+    {
+        no.not_yet(table, "spec.create.encryption", encryption.as_ref());
+        no.not_yet(table, "spec.create.splitter", splitter.as_ref());
+        no.not_yet(table, "spec.create.hash", hash.as_ref());
+        no.not_yet(table, "spec.create.ecc", ecc.as_ref());
+    }
+    if let Some(DeletionProtection {
+        threshold: _,
+        sliding_window,
+    }) = deletion_protection
+    {
+        no.not_yet(
+            table,
+            "spec.deletionProtection.slidingWindow",
+            sliding_window.as_ref(),
+        );
+    }
+    for (field, value) in [
+        ("moverDefaults", mover_defaults),
+        ("scheduleDefaults", schedule_defaults),
+        ("catalog", catalog),
+        ("maintenance", maintenance),
+        ("identityDefaults", identity_defaults),
+        ("server", server),
+        ("health", health),
+        ("bootstrap", bootstrap),
+        ("concurrency", concurrency),
+        ("parameters", parameters),
+        ("seed", seed),
+    ] {
+        no.not_yet(table, &format!("spec.{field}"), value.as_ref());
+    }
+}
+
+fn backend_into(no: &mut Refusals, backend: &Backend) {
+    let Backend {
+        filesystem,
+        s3,
+        azure,
+        gcs,
+        b2,
+        sftp,
+        web_dav,
+        rclone,
+        gdrive,
+    } = backend;
+    let table = unsupported::REPOSITORY;
+    for (field, value) in [
+        ("s3", s3),
+        ("azure", azure),
+        ("gcs", gcs),
+        ("b2", b2),
+        ("sftp", sftp),
+        ("webDav", web_dav),
+        ("rclone", rclone),
+        ("gdrive", gdrive),
+    ] {
+        no.not_yet(table, &format!("spec.backend.{field}"), value.as_ref());
+    }
+    let Some(FilesystemBackend {
+        path,
+        volume: RepositoryVolume { pvc, nfs },
+    }) = filesystem
+    else {
+        no.say("spec.backend needs exactly one key: set spec.backend.filesystem");
+        return;
+    };
+    no.not_yet(table, "spec.backend.filesystem.volume.nfs", nfs.as_ref());
+    if pvc.is_none() {
+        no.say("spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name");
+    }
+    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        no.say("spec.backend.filesystem.path must be absolute and without '..'");
+    }
+}
+
+/// Refusals of a SnapshotPolicy's spec.
+#[must_use]
+pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let SnapshotPolicySpec {
+        repository,
+        sources,
+        copy_method,
+        retention,
+        default_deletion_policy: _,
+        deletion,
+        suspend: _,
+        repositories,
+        identity,
+        volume_snapshot_class_name,
+        staging,
+        group_by,
+        adoption,
+        compression,
+        files,
+        error_handling,
+        upload,
+        verification,
+        preflight,
+        hooks,
+        mover,
+        credential_projection,
+        extra_args,
+    } = spec;
+    let table = unsupported::POLICY;
+    match repository {
+        None => no.say("spec.repository is required: name the repository"),
+        Some(RepositoryRef {
+            kind,
+            name: _,
+            namespace,
+        }) => match kind {
+            RepositoryKind::Repository => {}
+            RepositoryKind::ClusterRepository => {
+                if namespace.is_some() {
+                    no.say("spec.repository.namespace is not allowed with kind ClusterRepository: remove it");
+                }
+            }
+            RepositoryKind::Unknown => {
+                no.say("spec.repository.kind has a value of a newer release: update Holdfast")
+            }
+        },
+    }
+    if sources.len() != 1 {
+        no.say("spec.sources: more than one source is not supported by this release: make a policy for each");
+    }
+    for source in sources {
+        source_into(&mut no, source);
+    }
+    match copy_method {
+        CopyMethod::Direct => {}
+        CopyMethod::Snapshot | CopyMethod::Clone => {
+            no.say("spec.copyMethod: Snapshot and Clone are not supported by this release: use Direct");
+        }
+        CopyMethod::Unknown => no.say("spec.copyMethod has a value of a newer release: update Holdfast"),
+    }
+    if let Some(PolicyDeletion { on_policy_delete }) = deletion {
+        match on_policy_delete {
+            CascadePolicy::Retain => {}
+            CascadePolicy::Delete => {
+                no.say("spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain");
+            }
+            CascadePolicy::Unknown => {
+                no.say("spec.deletion.onPolicyDelete has a value of a newer release: update Holdfast");
+            }
+        }
+    }
+    if let Some(Retention {
+        keep_latest: _,
+        keep_hourly,
+        keep_daily,
+        keep_weekly,
+        keep_monthly,
+        keep_annual,
+    }) = retention
+    {
+        for (field, value) in [
+            ("keepHourly", keep_hourly),
+            ("keepDaily", keep_daily),
+            ("keepWeekly", keep_weekly),
+            ("keepMonthly", keep_monthly),
+            ("keepAnnual", keep_annual),
+        ] {
+            no.not_yet(table, &format!("spec.retention.{field}"), value.as_ref());
+        }
+    }
+    for (field, value) in [
+        ("repositories", repositories),
+        ("identity", identity),
+        ("volumeSnapshotClassName", volume_snapshot_class_name),
+        ("staging", staging),
+        ("groupBy", group_by),
+        ("adoption", adoption),
+        ("compression", compression),
+        ("files", files),
+        ("errorHandling", error_handling),
+        ("upload", upload),
+        ("verification", verification),
+        ("preflight", preflight),
+        ("hooks", hooks),
+        ("mover", mover),
+        ("credentialProjection", credential_projection),
+        ("extraArgs", extra_args),
+    ] {
+        no.not_yet(table, &format!("spec.{field}"), value.as_ref());
+    }
+    no.0
+}
+
+fn source_into(no: &mut Refusals, source: &PolicySource) {
+    let PolicySource {
+        pvc,
+        pvc_selector,
+        nfs,
+        stream,
+        source_path_override,
+        source_path_strategy,
+        read_only,
+        acknowledge_live_mutation,
+    } = source;
+    for (field, value) in [
+        ("pvcSelector", pvc_selector),
+        ("nfs", nfs),
+        ("stream", stream),
+        ("sourcePathOverride", source_path_override),
+        ("sourcePathStrategy", source_path_strategy),
+        ("acknowledgeLiveMutation", acknowledge_live_mutation),
+    ] {
+        no.not_yet(
+            unsupported::POLICY,
+            &format!("spec.sources[].{field}"),
+            value.as_ref(),
+        );
+    }
+    if pvc.is_none() {
+        no.say("spec.sources[].pvc is required: name a claim of this namespace");
+    }
+    if !read_only {
+        no.say(
+            "spec.sources[].readOnly: false is not supported by this release: sources are mounted read-only",
+        );
+    }
+}
+
+/// Refusals of a SnapshotSchedule's spec that need no clock (the cron dialect is `core`'s).
+#[must_use]
+pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let SnapshotScheduleSpec {
+        policy_ref,
+        policy_selector,
+        schedule,
+        failed_jobs_history_limit,
+        deletion: _,
+    } = spec;
+    let ScheduleTimes {
+        cron: _,
+        jitter: _,
+        timezone: _,
+        run_on_create: _,
+        suspend: _,
+        concurrency_policy,
+        starting_deadline_seconds,
+    } = schedule;
+    let table = unsupported::SCHEDULE;
+    no.not_yet(table, "spec.policySelector", policy_selector.as_ref());
+    no.not_yet(
+        table,
+        "spec.failedJobsHistoryLimit",
+        failed_jobs_history_limit.as_ref(),
+    );
+    match policy_ref {
+        None => no.say("spec.policyRef is required: name a policy of this namespace"),
+        Some(PolicyRef { name: _, namespace }) => {
+            no.not_yet(table, "spec.policyRef.namespace", namespace.as_ref());
+        }
+    }
+    match concurrency_policy {
+        ConcurrencyPolicy::Forbid | ConcurrencyPolicy::Allow => {}
+        ConcurrencyPolicy::Replace => no.say(
+            "spec.schedule.concurrencyPolicy: Replace is not supported by this release: use Forbid or Allow",
+        ),
+        ConcurrencyPolicy::Unknown => {
+            no.say("spec.schedule.concurrencyPolicy has a value of a newer release: update Holdfast");
+        }
+    }
+    if starting_deadline_seconds.is_some_and(|s| s < 0) {
+        no.say("spec.schedule.startingDeadlineSeconds must not be negative");
+    }
+    no.0
+}
+
+/// Refusals of a Snapshot's spec.
+#[must_use]
+pub fn snapshot(spec: &SnapshotSpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let SnapshotSpec {
+        policy_ref,
+        tags,
+        failure_policy,
+        deletion_policy: _,
+        on_schedule_delete: _,
+        pin,
+        description,
+        repository,
+    } = spec;
+    let table = unsupported::SNAPSHOT;
+    no.not_yet(table, "spec.pin", pin.as_ref());
+    no.not_yet(table, "spec.description", description.as_ref());
+    no.not_yet(table, "spec.repository", repository.as_ref());
+    if let Some(PolicyRef { name: _, namespace }) = policy_ref {
+        no.not_yet(table, "spec.policyRef.namespace", namespace.as_ref());
+    }
+    if let Some(FailurePolicy {
+        backoff_limit: _,
+        active_deadline_seconds: _,
+        pod_startup_deadline_seconds,
+    }) = failure_policy
+    {
+        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
+        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
+    }
+    let bad_key = |k: &String| {
+        k.is_empty()
+            || k.len() > 63
+            || k.contains([':', '='])
+            || k.starts_with("kopiur")
+            || k.starts_with("holdfast")
+    };
+    if tags.len() > 10 || tags.iter().any(|(k, v)| bad_key(k) || v.len() > 256) {
+        no.say("spec.tags: at most 10, keys of 1 to 63 bytes without ':' or '=' that do not begin with kopiur or holdfast, values of at most 256 bytes");
+    }
+    no.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Sets `path` in a valid object and returns what the validator says.
+    fn with(base: &Value, path: &str, value: Value) -> Value {
+        let mut object = base.clone();
+        let mut node = &mut object;
+        for part in path.split('.').skip(1) {
+            let (name, item) = (part.trim_end_matches("[]"), part.ends_with("[]"));
+            if node.get(name).is_none() || node[name].is_null() {
+                node[name] = json!({});
+            }
+            node = &mut node[name];
+            if item {
+                node = &mut node[0];
+            }
+        }
+        *node = value;
+        object
+    }
+
+    fn check<T: serde::de::DeserializeOwned>(
+        base: &Value,
+        table: &[Unsupported],
+        validate: impl Fn(&T) -> Vec<Refusal>,
+    ) {
+        let good: T = serde_json::from_value(base.clone()).expect("valid");
+        assert_eq!(validate(&good), vec![], "the base object must be accepted");
+        for row in table {
+            let bad: T = serde_json::from_value(with(base, &row.path(), json!({"x": 1}))).expect("decodes");
+            assert_eq!(validate(&bad), vec![Refusal(row.message())], "{}", row.path());
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_refused_by_its_name() {
+        let repo = json!({
+            "engine": "Restic",
+            "backend": {"filesystem": {"path": "/", "volume": {"pvc": {"name": "repo"}}}},
+            "encryption": {"passwordSecretRef": {"name": "s"}},
+        });
+        check(&repo, unsupported::REPOSITORY, repository);
+        let mut cluster = repo;
+        cluster["encryption"]["passwordSecretRef"]["namespace"] = json!("holdfast-system");
+        cluster["allowedNamespaces"] = json!({"selector": {"matchLabels": {"a": "b"}}});
+        check(&cluster, unsupported::REPOSITORY, cluster_repository);
+        check(&cluster, unsupported::CLUSTER_REPOSITORY, cluster_repository);
+        let p = json!({"repository": {"name": "r"}, "sources": [{"pvc": {"name": "data"}}]});
+        check(&p, unsupported::POLICY, policy);
+        let s = json!({"policyRef": {"name": "p"}, "schedule": {"cron": "0 * * * *"}});
+        check(&s, unsupported::SCHEDULE, schedule);
+        check(
+            &json!({"policyRef": {"name": "p"}}),
+            unsupported::SNAPSHOT,
+            snapshot,
+        );
+    }
+
+    #[test]
+    fn an_engine_that_is_not_built_is_refused_by_name() {
+        let spec: RepositorySpec = serde_json::from_value(json!({
+            "backend": {"filesystem": {"volume": {"pvc": {"name": "repo"}}}},
+            "encryption": {"passwordSecretRef": {"name": "s"}},
+        }))
+        .expect("valid");
+        assert!(
+            repository(&spec)[0]
+                .0
+                .starts_with("spec.engine: Kopia is not supported")
+        );
+    }
+}

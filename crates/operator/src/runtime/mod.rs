@@ -1,0 +1,2 @@
+//! What every part of the operator stands on: leases, events, certificates, the HTTPS server, metrics.
+
