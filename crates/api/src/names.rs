@@ -24,6 +24,11 @@ pub const BOOTSTRAP_GENERATION: &str = "kopiur.home-operations.com/bootstrap-gen
 /// Annotation on a bootstrap Job: resourceVersion of the password Secret it was made with.
 pub const CREDENTIAL_VERSION: &str = "kopiur.home-operations.com/credential-version";
 
+/// Annotation on repositories: asks for one listing of the repository; any new value is a new request.
+pub const SCAN_REQUESTED_AT: &str = "kopiur.home-operations.com/catalog-scan-requested-at";
+/// Annotation on a mover Job: the object it works for (`<name>`, or `<Kind>/<namespace>/<name>` of a repository).
+pub const WORKS_FOR: &str = "kopiur.home-operations.com/works-for";
+
 /// Finalizer on every Snapshot, added before any work starts.
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 

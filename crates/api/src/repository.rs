@@ -282,6 +282,9 @@ pub struct RepositoryStatus {
     /// Latch and acknowledgement of the breaker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_protection: Option<DeletionProtectionStatus>,
+    /// What the last scan of the repository saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<CatalogStatus>,
     /// Connection attempts in a row that failed, and when the next one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionStatus>,
@@ -352,6 +355,21 @@ pub struct AcknowledgementRecord {
     pub effective: Timestamp,
     /// When it was first seen.
     pub seen_at: Timestamp,
+}
+
+/// What the last scan of the repository saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogStatus {
+    /// The request (annotation `catalog-scan-requested-at`) that was answered last, compared for equality.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan_request_honored: Option<String>,
+    /// When the repository was last listed whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refresh_at: Option<Timestamp>,
+    /// Why the last scan is void, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
 }
 
 /// How connecting went lately.

@@ -4,5 +4,8 @@
 //! carries the resourceVersion that was judged or a precondition; a conflict means look again.
 //!
 //! **Assumes.** Only the leader writes; a standby keeps its world warm (`docs/design.md` section 7).
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod jobs;
 pub mod runtime;
+pub mod world;

@@ -1,2 +1,5 @@
 //! What every part of the operator stands on: leases, events, certificates, the HTTPS server, metrics.
 
+pub mod queue;
+pub mod watch;
+pub mod write;

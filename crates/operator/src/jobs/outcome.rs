@@ -1,0 +1,103 @@
+//! Reading what a mover left: the termination message of its pod.
+//!
+//! **Promises.** Only a message that decodes whole is an answer; everything else is [`Read::Unreadable`] with a
+//! sentence, and confirms nothing.
+
+use holdfast_protocol::outcome::Outcome;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, ListParams};
+
+/// What a Job's pods left.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Read {
+    /// A whole outcome; `exited_well` is whether its container ended with 0.
+    Outcome {
+        /// The message.
+        outcome: Box<Outcome>,
+        /// Exit code 0.
+        exited_well: bool,
+    },
+    /// No pod ended with a readable message; why, for people.
+    Unreadable(String),
+}
+
+/// Reads the newest readable outcome of a Job's pods, live.
+///
+/// # Errors
+/// When the pods cannot be listed.
+pub async fn read(client: &Client, namespace: &str, job: &str) -> Result<Read, kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pods = api
+        .list(&ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}")))
+        .await?;
+    Ok(judge(pods.items))
+}
+
+/// The pure part of [`read`].
+#[must_use]
+pub fn judge(mut pods: Vec<Pod>) -> Read {
+    if pods.is_empty() {
+        return Read::Unreadable("its pod is gone and left no result".to_owned());
+    }
+    pods.sort_by(|a, b| b.metadata.creation_timestamp.cmp(&a.metadata.creation_timestamp));
+    let mut why = String::new();
+    for pod in &pods {
+        let statuses = pod
+            .status
+            .as_ref()
+            .and_then(|s| s.container_statuses.as_deref())
+            .unwrap_or_default();
+        let ended = statuses
+            .iter()
+            .find_map(|c| c.state.as_ref()?.terminated.as_ref());
+        match ended {
+            Some(ended) => match Outcome::decode(ended.message.as_deref().unwrap_or_default()) {
+                Ok(outcome) => {
+                    return Read::Outcome {
+                        outcome: Box::new(outcome),
+                        exited_well: ended.exit_code == 0,
+                    };
+                }
+                Err(error) if why.is_empty() => {
+                    let reason = ended.reason.as_deref().unwrap_or("Error");
+                    why = format!("its container ended with {} ({reason}): {error}", ended.exit_code);
+                }
+                Err(_) => {}
+            },
+            None if why.is_empty() => why = not_started(pod),
+            None => {}
+        }
+    }
+    Read::Unreadable(why)
+}
+
+/// Why a container has not ended: the kubelet's or the scheduler's own words.
+fn not_started(pod: &Pod) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    let waiting = status
+        .container_statuses
+        .unwrap_or_default()
+        .into_iter()
+        .find_map(|c| c.state?.waiting);
+    if let Some(waiting) = waiting {
+        let reason = waiting.reason.unwrap_or_default();
+        return format!(
+            "its container has not started: {reason} {}",
+            waiting.message.unwrap_or_default()
+        );
+    }
+    let unscheduled = status
+        .conditions
+        .unwrap_or_default()
+        .into_iter()
+        .find(|c| c.status == "False");
+    match unscheduled {
+        Some(c) => format!(
+            "its pod has not started: {} {}",
+            c.reason.unwrap_or_default(),
+            c.message.unwrap_or_default()
+        ),
+        None => "its pod has not ended".to_owned(),
+    }
+}

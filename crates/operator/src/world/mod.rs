@@ -1,0 +1,266 @@
+//! The operator's picture of the cluster: projected objects and the indexes that decisions read.
+//!
+//! **Promises.** Each watch event is applied in time that does not grow with the number of objects, and names
+//! the queue keys that have to look again. Everything here can be rebuilt from the API server; nothing is
+//! remembered nowhere else (`docs/design.md` section 7, State).
+//!
+//! **Assumes.** One watch per kind feeds it; readers take short read locks and clone `Arc`s out.
+
+pub mod keys;
+mod state;
+#[cfg(test)]
+mod tests;
+pub mod views;
+
+use holdfast_api::{SnapshotPolicy, SnapshotSchedule};
+use jiff::Timestamp;
+use keys::{LaneKey, ObjectKey, RepositoryKey};
+use state::State;
+pub use state::{Change, Kind, NamespaceView, Observed};
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use views::{JobView, RepositoryView, SnapshotView};
+
+/// Something that has to be looked at again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dirty {
+    /// A repository object.
+    Repository(RepositoryKey),
+    /// A SnapshotPolicy.
+    Policy(ObjectKey),
+    /// A SnapshotSchedule.
+    Schedule(ObjectKey),
+    /// A Snapshot that is not being deleted.
+    Snapshot(ObjectKey),
+    /// A deletion lane.
+    Lane(LaneKey),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct World {
+    state: RwLock<State>,
+}
+
+/// The state of a namespace as the watch knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamespaceKnown {
+    /// Exists.
+    Live,
+    /// Is being deleted.
+    Terminating,
+    /// Not in the cache (or the cache is cold).
+    Absent,
+}
+
+impl World {
+    /// An empty, cold world.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies one observation and says what has to be looked at again.
+    pub fn apply(&self, change: Change, now: Timestamp) -> BTreeSet<Dirty> {
+        self.state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(change, now)
+    }
+
+    /// Whether the first list of every kind has arrived.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        Kind::ALL.iter().all(|k| self.read().synced.contains(k))
+    }
+
+    /// Everything there is, for the first look after becoming leader.
+    #[must_use]
+    pub fn everything(&self) -> BTreeSet<Dirty> {
+        self.read().everything()
+    }
+
+    /// A repository object.
+    #[must_use]
+    pub fn repository(&self, key: &RepositoryKey) -> Option<Arc<RepositoryView>> {
+        self.read().repositories.get(key).cloned()
+    }
+
+    /// A policy.
+    #[must_use]
+    pub fn policy(&self, key: &ObjectKey) -> Option<Arc<SnapshotPolicy>> {
+        self.read().policies.get(key).cloned()
+    }
+
+    /// A schedule.
+    #[must_use]
+    pub fn schedule(&self, key: &ObjectKey) -> Option<Arc<SnapshotSchedule>> {
+        self.read().schedules.get(key).cloned()
+    }
+
+    /// A Snapshot.
+    #[must_use]
+    pub fn snapshot(&self, key: &ObjectKey) -> Option<Arc<SnapshotView>> {
+        self.read().snapshots.get(key).cloned()
+    }
+
+    /// A namespace.
+    #[must_use]
+    pub fn namespace(&self, name: &str) -> NamespaceKnown {
+        match self.read().namespaces.get(name) {
+            Some(n) if n.terminating => NamespaceKnown::Terminating,
+            Some(_) => NamespaceKnown::Live,
+            None => NamespaceKnown::Absent,
+        }
+    }
+
+    /// Labels of a namespace, for `allowedNamespaces.selector`.
+    #[must_use]
+    pub fn namespace_view(&self, name: &str) -> Option<NamespaceView> {
+        self.read().namespaces.get(name).cloned()
+    }
+
+    /// How many namespaces satisfy a predicate.
+    #[must_use]
+    pub fn count_namespaces(&self, allowed: impl Fn(&str, &NamespaceView) -> bool) -> usize {
+        self.read()
+            .namespaces
+            .iter()
+            .filter(|(name, view)| allowed(name, view))
+            .count()
+    }
+
+    /// The Job of a key.
+    #[must_use]
+    pub fn job(&self, key: &ObjectKey) -> Option<Arc<JobView>> {
+        self.read().jobs.get(key).cloned()
+    }
+
+    /// Jobs that carry the owner label with this UID.
+    #[must_use]
+    pub fn jobs_of(&self, owner_uid: &str) -> Vec<Arc<JobView>> {
+        let state = self.read();
+        state
+            .jobs_by_owner
+            .get(owner_uid)
+            .into_iter()
+            .flatten()
+            .filter_map(|k| state.jobs.get(k).cloned())
+            .collect()
+    }
+
+    /// Batch delete Jobs of the whole cluster that are not terminal.
+    #[must_use]
+    pub fn live_batches(&self) -> usize {
+        let state = self.read();
+        state
+            .batch_jobs
+            .iter()
+            .filter(|k| state.jobs.get(k).is_some_and(|j| !j.is_terminal()))
+            .count()
+    }
+
+    /// Batch delete Jobs of a repository's label value, terminal or not.
+    #[must_use]
+    pub fn batch_jobs(&self) -> Vec<Arc<JobView>> {
+        let state = self.read();
+        state
+            .batch_jobs
+            .iter()
+            .filter_map(|k| state.jobs.get(k).cloned())
+            .collect()
+    }
+
+    /// Snapshots of a policy.
+    #[must_use]
+    pub fn snapshots_of_policy(&self, policy: &ObjectKey) -> Vec<Arc<SnapshotView>> {
+        let state = self.read();
+        state
+            .by_policy
+            .get(policy)
+            .into_iter()
+            .flatten()
+            .filter_map(|k| state.snapshots.get(k).cloned())
+            .collect()
+    }
+
+    /// Snapshots that a schedule of this UID owns.
+    #[must_use]
+    pub fn snapshots_of_schedule(&self, uid: &str) -> Vec<Arc<SnapshotView>> {
+        let state = self.read();
+        state
+            .by_schedule
+            .get(uid)
+            .into_iter()
+            .flatten()
+            .filter_map(|k| state.snapshots.get(k).cloned())
+            .collect()
+    }
+
+    /// Another Snapshot of the same lane that is not being deleted and records the same snapshot id; discovered
+    /// rows apart (`docs/design.md` 3.3 rule 8).
+    #[must_use]
+    pub fn live_sharer(&self, lane: &LaneKey, snapshot_id: &str, but: &ObjectKey) -> Option<ObjectKey> {
+        self.read().live_sharer(lane, snapshot_id, but)
+    }
+
+    /// The lane of a repository object.
+    #[must_use]
+    pub fn lane_of(&self, repository: &RepositoryKey) -> LaneKey {
+        self.read().lane_of(repository)
+    }
+
+    /// The repository objects of a lane.
+    #[must_use]
+    pub fn repositories_of(&self, lane: &LaneKey) -> Vec<Arc<RepositoryView>> {
+        self.read().repositories_of(lane)
+    }
+
+    /// The pending members that a lane decides.
+    #[must_use]
+    pub fn pending(&self, lane: &LaneKey) -> Vec<Pending> {
+        self.read().pending(lane)
+    }
+
+    /// Pending members without a pin that other lanes decide but that may still resolve to this one.
+    #[must_use]
+    pub fn unplaced(&self, lane: &LaneKey) -> Vec<Pending> {
+        self.read().unplaced(lane)
+    }
+
+    /// The repository a Snapshot belongs to: its pin, else what its policy names now.
+    #[must_use]
+    pub fn resolve(&self, snapshot: &SnapshotView) -> ResolvedTo {
+        self.read().resolve(snapshot)
+    }
+
+    /// How many Snapshots there are.
+    #[must_use]
+    pub fn snapshot_count(&self) -> usize {
+        self.read().snapshots.len()
+    }
+}
+
+/// A pending member and when this process first saw it deleting.
+#[derive(Debug, Clone)]
+pub struct Pending {
+    /// The object.
+    pub snapshot: Arc<SnapshotView>,
+    /// First sight, our clock.
+    pub first_seen: Timestamp,
+}
+
+/// Where a Snapshot belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResolvedTo {
+    /// To this repository object.
+    Repository(RepositoryKey),
+    /// The pinned or named repository object does not exist, or there is no policy any more.
+    Gone,
+    /// Not decidable (a kind of a newer release, a cold cache).
+    Unknown,
+}

@@ -1,0 +1,341 @@
+//! Projections: what a decision reads of an object, decoded straight from the watch.
+//!
+//! **Promises.** Managed fields and bulky status parts are dropped before an object is kept, so that 100,000
+//! Snapshots fit in a small process. What is not kept is read live by the code that needs it.
+
+use super::keys::{self, ObjectKey, RepositoryKey};
+use holdfast_api::repository::{
+    Backend, ClusterRepository, DeletionProtectionStatus, Repository, RepositorySpec, RepositoryStatus,
+};
+use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
+use holdfast_api::snapshot::{
+    DeletionStatus, JobStatus, RecordedSnapshot, Resolved, Snapshot, SnapshotPhase, Timing,
+};
+use holdfast_api::{SnapshotSchedule, names};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+
+/// What decisions read of a Snapshot.
+#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
+#[resource(inherit = Snapshot)]
+pub struct SnapshotView {
+    /// Names, times, labels, annotations, owners.
+    pub metadata: ObjectMeta,
+    /// The part of the spec that decisions read.
+    #[serde(default)]
+    pub spec: SnapshotSpecView,
+    /// The part of the status that decisions read; absent means the object never had one.
+    pub status: Option<SnapshotStatusView>,
+}
+
+/// The part of a Snapshot's spec that decisions read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SnapshotSpecView {
+    /// The policy.
+    pub policy_ref: Option<PolicyRef>,
+    /// What deleting the object does to its data.
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// What the schedule's disappearance does.
+    pub on_schedule_delete: Option<CascadePolicy>,
+}
+
+/// The part of a Snapshot's status that decisions read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SnapshotStatusView {
+    /// Phase.
+    pub phase: Option<SnapshotPhase>,
+    /// Origin.
+    pub origin: Option<Origin>,
+    /// What the repository holds.
+    pub snapshot: Option<RecordedSnapshot>,
+    /// When it ran.
+    pub timing: Option<Timing>,
+    /// Its mover Job.
+    pub job: Option<JobStatus>,
+    /// What it was pinned to.
+    pub resolved: Option<Resolved>,
+    /// How its deletion goes.
+    pub deletion: Option<DeletionStatus>,
+    /// All conditions: a merge patch replaces the list whole.
+    pub conditions: Vec<Condition>,
+}
+
+impl SnapshotView {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::of(self)
+    }
+
+    /// Its UID.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the API server waits for finalizers and ours is among them.
+    #[must_use]
+    pub fn is_pending_deletion(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some() && self.has_finalizer()
+    }
+
+    /// Whether our finalizer is on it.
+    #[must_use]
+    pub fn has_finalizer(&self) -> bool {
+        self.metadata
+            .finalizers
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .any(|f| f == names::FINALIZER)
+    }
+
+    /// The value of an annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The repository it was pinned to when its run began.
+    #[must_use]
+    pub fn pin(&self) -> Option<RepositoryKey> {
+        let resolved = self.status.as_ref()?.resolved.as_ref()?;
+        keys::resolve(resolved.repository.as_ref()?, self.metadata.namespace.as_deref()?)
+    }
+
+    /// Key of its policy.
+    #[must_use]
+    pub fn policy(&self) -> Option<ObjectKey> {
+        let policy = self.spec.policy_ref.as_ref()?;
+        Some(ObjectKey::new(self.metadata.namespace.clone()?, &policy.name))
+    }
+
+    /// UID and name of the SnapshotSchedule that owns it (case 12: an owner of another kind does not count).
+    #[must_use]
+    pub fn schedule_owner(&self) -> Option<(&str, &str)> {
+        self.metadata
+            .owner_references
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .find_map(|o| {
+                let ours = o.kind == SnapshotSchedule::kind(&()) && o.api_version == names::API_VERSION;
+                ours.then_some((o.uid.as_str(), o.name.as_str()))
+            })
+    }
+
+    /// The recorded snapshot id.
+    #[must_use]
+    pub fn snapshot_id(&self) -> Option<&str> {
+        Some(
+            self.status
+                .as_ref()?
+                .snapshot
+                .as_ref()?
+                .kopia_snapshot_id
+                .as_str(),
+        )
+    }
+
+    /// The phase, when the object has a status with one.
+    #[must_use]
+    pub fn phase(&self) -> Option<SnapshotPhase> {
+        self.status.as_ref()?.phase
+    }
+}
+
+/// Both repository kinds as one.
+#[derive(Debug, Clone)]
+pub struct RepositoryView {
+    /// Which object.
+    pub key: RepositoryKey,
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    /// What both kinds have.
+    pub spec: RepositorySpec,
+    /// Which namespaces may use it; `None` on a Repository (its own only).
+    pub allowed: Option<holdfast_api::repository::AllowedNamespaces>,
+    /// Refusals of the whole spec.
+    pub refusals: Vec<String>,
+    /// Its status.
+    pub status: RepositoryStatus,
+}
+
+impl RepositoryView {
+    /// From a Repository.
+    #[must_use]
+    pub fn namespaced(object: Repository) -> Self {
+        let refusals = holdfast_api::validate::repository(&object.spec)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        Self {
+            key: RepositoryKey::Repository {
+                namespace: object.metadata.namespace.clone().unwrap_or_default(),
+                name: object.metadata.name.clone().unwrap_or_default(),
+            },
+            metadata: object.metadata,
+            spec: object.spec,
+            allowed: None,
+            refusals,
+            status: object.status.unwrap_or_default(),
+        }
+    }
+
+    /// From a ClusterRepository.
+    #[must_use]
+    pub fn cluster(object: ClusterRepository) -> Self {
+        let refusals = holdfast_api::validate::cluster_repository(&object.spec)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        Self {
+            key: RepositoryKey::ClusterRepository {
+                name: object.metadata.name.clone().unwrap_or_default(),
+            },
+            metadata: object.metadata,
+            spec: object.spec.repository,
+            allowed: Some(object.spec.allowed_namespaces),
+            refusals,
+            status: object.status.unwrap_or_default(),
+        }
+    }
+
+    /// Its UID.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The unique id that was recorded when it was first connected.
+    #[must_use]
+    pub fn unique_id(&self) -> Option<&str> {
+        self.status.unique_id.as_deref()
+    }
+
+    /// The value of an annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The breaker's memory.
+    #[must_use]
+    pub fn protection(&self) -> DeletionProtectionStatus {
+        self.status.deletion_protection.clone().unwrap_or_default()
+    }
+
+    /// Where movers that work for the repository itself run: its namespace, the operator's for a
+    /// ClusterRepository (`docs/design.md` 3.6).
+    #[must_use]
+    pub fn place<'a>(&'a self, operator_namespace: &'a str) -> &'a str {
+        self.key.namespace().unwrap_or(operator_namespace)
+    }
+
+    /// Claim and directory of a filesystem backend.
+    #[must_use]
+    pub fn filesystem(&self) -> Option<(&str, &str)> {
+        let Backend { filesystem, .. } = &self.spec.backend;
+        let filesystem = filesystem.as_ref()?;
+        Some((
+            filesystem.volume.pvc.as_ref()?.name.as_str(),
+            filesystem.path.as_str(),
+        ))
+    }
+}
+
+/// What decisions read of a Job of ours.
+#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
+#[resource(inherit = Job)]
+pub struct JobView {
+    /// Names, labels, annotations.
+    pub metadata: ObjectMeta,
+    /// Counters and conditions.
+    pub status: Option<JobStatusView>,
+}
+
+/// The part of a Job's status that decisions read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatusView {
+    /// Pods that run or wait.
+    pub active: i32,
+    /// Pods that ended well.
+    pub succeeded: i32,
+    /// Pods that ended badly.
+    pub failed: i32,
+    /// Complete, Failed, …
+    pub conditions: Vec<k8s_openapi::api::batch::v1::JobCondition>,
+}
+
+/// How far a Job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    /// No pod was seen yet.
+    Waiting,
+    /// A pod exists, so a container may have started.
+    Active,
+    /// Complete.
+    Succeeded,
+    /// Failed for good.
+    Failed,
+}
+
+impl JobView {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::of(self)
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The value of an annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> JobState {
+        let Some(status) = &self.status else {
+            return JobState::Waiting;
+        };
+        let has = |kind: &str| {
+            status
+                .conditions
+                .iter()
+                .any(|c| c.type_ == kind && c.status == "True")
+        };
+        if has("Complete") {
+            JobState::Succeeded
+        } else if has("Failed") {
+            JobState::Failed
+        } else if status.active > 0 || status.failed > 0 || status.succeeded > 0 {
+            JobState::Active
+        } else {
+            JobState::Waiting
+        }
+    }
+
+    /// Whether it came to an end.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.state(), JobState::Succeeded | JobState::Failed)
+    }
+}
