@@ -117,10 +117,8 @@ fn restic_itself_agrees() {
     };
     run(&["check", "--read-data"]);
     let listed = run(&["snapshots", "--json"]);
-    assert!(
-        listed.contains(&taken[1].id) && !listed.contains(&taken[0].id),
-        "{listed}"
-    );
+    let has = |id: &str| listed.contains(&format!("\"id\":\"{id}\""));
+    assert!(has(&taken[1].id) && !has(&taken[0].id), "{listed}");
     assert!(
         listed.contains("/pvc/data") && listed.contains("holdfast-snapshot=two"),
         "{listed}"
