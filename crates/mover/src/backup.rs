@@ -60,7 +60,7 @@ pub(crate) fn run(
         Ok(()) => Ok(result),
         Err(error) => Err(Failed {
             failure: failure_of(&error),
-            result,
+            result: Box::new(result),
         }),
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn run(
                 first.snapshot_id
             ),
         ),
-        result,
+        result: Box::new(result),
     })
 }
 

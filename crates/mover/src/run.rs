@@ -16,14 +16,14 @@ use std::path::Path;
 /// A failed operation together with what can still be said of its result.
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
-    pub(crate) result: OperationResult,
+    pub(crate) result: Box<OperationResult>,
 }
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
-            result: OperationResult::None,
+            result: Box::new(OperationResult::None),
         }
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn perform(places: &Places) -> Outcome {
     let mut unique_id = None;
     let (result, error) = match try_perform(places, &mut unique_id) {
         Ok(result) => (result, None),
-        Err(failed) => (failed.result, Some(failed.failure)),
+        Err(failed) => (*failed.result, Some(failed.failure)),
     };
     Outcome {
         version: holdfast_protocol::VERSION,
@@ -153,7 +153,10 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
         },
         Operation::Bootstrap { .. } | Operation::Backup { .. } | Operation::List {} => OperationResult::None,
     };
-    Failed { failure, result }
+    Failed {
+        failure,
+        result: Box::new(result),
+    }
 }
 
 fn read_document(path: &Path) -> Result<WorkDocument, Failure> {

@@ -161,7 +161,7 @@ fn members(count: usize) -> Vec<BatchMember> {
 fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>) {
     let (result, message) = match run(fake, "cluster", &members(count)) {
         Ok(result) => (result, None),
-        Err(failed) => (failed.result, Some(failed.failure.message)),
+        Err(failed) => (*failed.result, Some(failed.failure.message)),
     };
     let letters = match result {
         OperationResult::Batch { letters } => Some(letters::read(&letters, count).unwrap()),

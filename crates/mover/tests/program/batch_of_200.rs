@@ -1,14 +1,11 @@
 //! The largest batch: it fits the message, and being killed in the middle of it loses nothing.
-#![allow(clippy::unwrap_used, missing_docs, clippy::wildcard_enum_match_arm)]
 
-mod support;
-
+use crate::support::{Bench, ids_in, member};
 use holdfast_protocol::work::Operation;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::{Bench, ids_in, member};
 
 const MEMBERS: usize = 200;
 const ROUNDS: usize = 20;

@@ -1,13 +1,10 @@
 //! The built mover against real repositories: bootstrap, backup, delete batch.
-#![allow(clippy::unwrap_used, missing_docs, clippy::wildcard_enum_match_arm)]
 
-mod support;
-
+use crate::support::{Bench, PASSWORD, member};
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use holdfast_protocol::work::{BatchMember, Operation};
 use std::fs;
 use std::process::Command;
-use support::{Bench, PASSWORD, member};
 
 #[test]
 fn help_and_version_answer_and_other_arguments_are_refused() {
