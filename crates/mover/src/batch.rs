@@ -53,18 +53,23 @@ pub(crate) fn run(
     let Some((first, _)) = unsuccessful().next() else {
         return Ok(result);
     };
+    // The class is that of the first: a volume mounted read-only is the repository's trouble, not the members'.
     let why = failed.get(&first.snapshot_id).map_or_else(
-        || "its record cannot be read, so what it is of is unknown".to_owned(),
-        EngineError::to_string,
+        || {
+            let why = "its record cannot be read, so what it is of is unknown";
+            failure(FailureClass::OperationFailed, why)
+        },
+        failure_of,
     );
     Err(Failed {
         failure: failure(
-            FailureClass::OperationFailed,
+            why.class,
             format!(
-                "{} of {} members could not be deleted; the first, snapshot {}: {why}",
+                "{} of {} members could not be deleted; the first, snapshot {}: {}",
                 unsuccessful().count(),
                 members.len(),
-                first.snapshot_id
+                first.snapshot_id,
+                why.message
             ),
         ),
         result: Box::new(result),

@@ -72,7 +72,7 @@ fn work() -> ExitCode {
             eprintln!("signal {signal} cannot be handled ({cause}); going on without");
         }
     }
-    // rustic brings a second TLS provider into the build; without a choice the first connection would panic.
+    // Named once for the process: should a dependency switch a second provider on, rustls would refuse to choose.
     if rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .is_err()

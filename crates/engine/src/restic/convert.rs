@@ -14,10 +14,19 @@ use std::error::Error;
 use std::io;
 use std::path::{Component, Path};
 
-/// rustic's error as one line, without its invitation to report bugs.
+/// rustic's error as one line, without its own words for the kind of error.
 pub(super) fn reason(error: &RusticError) -> String {
     let text = error.display_log();
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
+    let text = match text.split_once("(kind: ") {
+        Some((before, after)) => {
+            let after = after
+                .split_once(')')
+                .map_or("", |(_, rest)| rest.trim_start_matches(':'));
+            format!("{before}{after}")
+        }
+        None => text.to_owned(),
+    };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -126,5 +135,28 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
             files_modified: s.files_changed,
             files_unchanged: s.files_unmodified,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustic_core::ErrorKind;
+
+    #[test]
+    fn an_error_is_one_plain_line() {
+        let cause = io::Error::other("input/output error");
+        let error = RusticError::with_source(ErrorKind::Backend, "Failed to read `{path}`.", cause)
+            .attach_context("path", "/repository/config");
+        assert_eq!(
+            reason(&error),
+            "Failed to read `/repository/config`. caused by: input/output error"
+        );
+        assert_eq!(classify(&error), ErrorClass::Unreachable);
+        let bare = RusticError::new(ErrorKind::Internal, "Odd.");
+        assert_eq!(
+            (reason(&bare).as_str(), classify(&bare)),
+            ("Odd.", ErrorClass::Failed)
+        );
     }
 }

@@ -280,6 +280,33 @@ fn a_directory_that_cannot_be_listed_confirms_nothing() {
 }
 
 #[test]
+fn a_read_only_repository_loses_nothing() {
+    let bench = Bench::new();
+    let taken = bench.back_up(0..3);
+    let members = taken.iter().map(member).collect();
+    let document = bench.document(Operation::DeleteBatch { members });
+    let Some(command) = bench.command_read_only(&document) else {
+        println!("skipped: mounting is not allowed here");
+        return;
+    };
+    let run = bench.finish(command);
+    assert_eq!(
+        (run.code, run.class()),
+        (Some(1), Some(FailureClass::BackendUnreachable))
+    );
+    assert_eq!(run.letters(), "FFF");
+    let backup = bench.document(Operation::Backup {
+        items: vec![bench.item("uid-9")],
+    });
+    let run = bench.finish(bench.command_read_only(&backup).unwrap());
+    assert_eq!(
+        (run.code, run.class()),
+        (Some(1), Some(FailureClass::BackendUnreachable))
+    );
+    assert_eq!(bench.ids().len(), 3);
+}
+
+#[test]
 fn an_outcome_that_cannot_be_written_is_a_failure() {
     let bench = Bench::new();
     let mut command = bench.command(&bench.document(Operation::Bootstrap { create: false }));

@@ -100,9 +100,25 @@ impl Bench {
 
     /// The mover's command line for a document, ready to start.
     pub fn command(&self, document: &WorkDocument) -> Command {
+        self.prepared(document, Command::new(env!("CARGO_BIN_EXE_holdfast-mover")))
+    }
+
+    /// The same with the repository mounted read-only, which binds root too; `None` where that is not allowed.
+    pub fn command_read_only(&self, document: &WorkDocument) -> Option<Command> {
+        let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && exec \"$2\"";
+        let wrapped = |program: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", script, "sh"]);
+            command.arg(self.path("repository")).arg(program);
+            command
+        };
+        let possible = wrapped("true").output().is_ok_and(|o| o.status.success());
+        possible.then(|| self.prepared(document, wrapped(env!("CARGO_BIN_EXE_holdfast-mover"))))
+    }
+
+    fn prepared(&self, document: &WorkDocument, mut command: Command) -> Command {
         fs::write(self.path("work.json"), serde_json::to_string(document).unwrap()).unwrap();
         let _ = fs::remove_file(self.path("termination"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast-mover"));
         command
             .env("HOLDFAST_WORK_PATH", self.path("work.json"))
             .env("HOLDFAST_SECRET_DIR", self.path("secret"))
@@ -118,7 +134,12 @@ impl Bench {
     }
 
     pub fn run_document(&self, document: &WorkDocument) -> Run {
-        let output = self.command(document).stdin(Stdio::null()).output().unwrap();
+        self.finish(self.command(document))
+    }
+
+    /// Runs it to its end and reads what it left; no secret may be anywhere.
+    pub fn finish(&self, mut command: Command) -> Run {
+        let output = command.stdin(Stdio::null()).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         let message = fs::read_to_string(self.path("termination")).unwrap_or_default();
