@@ -1,14 +1,18 @@
 //! What every controller is handed.
 
-use crate::runtime::events::Events;
+use crate::runtime::events::{Events, Published};
 use crate::runtime::leader::{Leadership, NotLeader};
-use crate::runtime::metrics::Metrics;
+use crate::runtime::metrics::{ErrorClass, Metrics};
 use crate::runtime::queue::Queue;
 use crate::runtime::results::Results;
 use crate::runtime::write::WriteError;
 use crate::settings::Settings;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
+use crate::world::views::{RepositoryView, SnapshotView};
 use crate::world::{Dirty, World};
+use holdfast_api::names;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::EventType;
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -28,13 +32,54 @@ pub struct Context {
     /// Tells machines how much happened.
     pub metrics: Arc<Metrics>,
     /// Listings that movers post.
-    pub results: Arc<Results>,
+    pub results: Results,
     /// How movers reach the results port; `None` until the Service and the CA are known.
     pub endpoint: RwLock<Option<Endpoint>>,
     /// UID of the namespace `kube-system`.
     pub cluster: String,
     /// The work queues.
     pub queues: Queues,
+}
+
+impl Context {
+    /// A Warning event on a repository object.
+    pub async fn warn_repository(&self, view: &RepositoryView, reason: &str, note: &str, action: &str) {
+        let about = ObjectReference {
+            api_version: Some(names::API_VERSION.to_owned()),
+            kind: Some(view.key.kind().to_owned()),
+            name: Some(view.key.name().to_owned()),
+            // Events about cluster-scoped objects go to `default`.
+            namespace: view.key.namespace().map(str::to_owned),
+            uid: view.metadata.uid.clone(),
+            resource_version: view.metadata.resource_version.clone(),
+            field_path: None,
+        };
+        let _ = self
+            .events
+            .publish(&about, EventType::Warning, reason, note, action)
+            .await;
+    }
+
+    /// An event on a Snapshot; tells when its namespace takes no more events.
+    pub async fn event_snapshot(
+        &self,
+        view: &SnapshotView,
+        kind: EventType,
+        reason: &str,
+        note: &str,
+        action: &str,
+    ) -> Published {
+        let about = ObjectReference {
+            api_version: Some(names::API_VERSION.to_owned()),
+            kind: Some("Snapshot".to_owned()),
+            name: view.metadata.name.clone(),
+            namespace: view.metadata.namespace.clone(),
+            uid: view.metadata.uid.clone(),
+            resource_version: view.metadata.resource_version.clone(),
+            field_path: None,
+        };
+        self.events.publish(&about, kind, reason, note, action).await
+    }
 }
 
 /// How movers reach the results port.
@@ -114,14 +159,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Label of the metric.
+    /// Class for the metric.
     #[must_use]
-    pub fn class(&self) -> &'static str {
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::NotLeader => "NotLeader",
-            Self::Conflict => "Conflict",
-            Self::Api(_) => "KubeApiError",
-            Self::Build(_) => "InvalidSpec",
+            Self::NotLeader | Self::Conflict | Self::Api(_) => ErrorClass::Transient,
+            Self::Build(_) => ErrorClass::Terminal,
         }
     }
 }

@@ -35,12 +35,9 @@ pub struct Settings {
     /// Format of the log.
     #[arg(long, env = "KOPIUR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// Port for health and metrics (plain HTTP).
-    #[arg(long, env = "HOLDFAST_HTTP_PORT", default_value_t = 8081)]
-    pub http_port: u16,
-    /// Port for movers' results (HTTPS).
-    #[arg(long, env = "HOLDFAST_HTTPS_PORT", default_value_t = 8443)]
-    pub https_port: u16,
+    /// Where it listens.
+    #[command(flatten)]
+    pub server: crate::runtime::server::ServerArgs,
     /// Leader election.
     #[command(flatten)]
     pub leader: crate::runtime::leader::LeaderArgs,

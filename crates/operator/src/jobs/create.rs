@@ -34,7 +34,10 @@ pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
         return Ok(Created::NoPlace);
     }
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &mover.namespace);
-    let params = PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
     ctx.leadership.guard()?;
     match api.create(&params, &job).await {
         Ok(job) => Ok(Created::Yes(Box::new(job))),
@@ -91,12 +94,19 @@ pub enum SecretFact {
 /// [`Error`].
 pub async fn secret(ctx: &Context, namespace: &str, name: &str, key: &str) -> Result<SecretFact, Error> {
     let api: Api<Secret> = Api::namespaced(ctx.client.clone(), namespace);
-    let Some(secret) = api.get_opt(name).await? else { return Ok(SecretFact::Missing) };
-    let has_key = secret.data.as_ref().is_some_and(|d| d.get(key).is_some_and(|v| !v.0.is_empty()));
+    let Some(secret) = api.get_opt(name).await? else {
+        return Ok(SecretFact::Missing);
+    };
+    let has_key = secret
+        .data
+        .as_ref()
+        .is_some_and(|d| d.get(key).is_some_and(|v| !v.0.is_empty()));
     if !has_key {
         return Ok(SecretFact::NoKey);
     }
-    Ok(SecretFact::Usable(secret.metadata.resource_version.unwrap_or_default()))
+    Ok(SecretFact::Usable(
+        secret.metadata.resource_version.unwrap_or_default(),
+    ))
 }
 
 /// Whether a claim exists.
@@ -105,5 +115,8 @@ pub async fn secret(ctx: &Context, namespace: &str, name: &str, key: &str) -> Re
 /// [`Error`].
 pub async fn claim_exists(ctx: &Context, namespace: &str, name: &str) -> Result<bool, Error> {
     let api: Api<PartialObjectMeta<PersistentVolumeClaim>> = Api::namespaced(ctx.client.clone(), namespace);
-    Ok(api.get_opt(name).await?.is_some_and(|c| c.metadata.deletion_timestamp.is_none()))
+    Ok(api
+        .get_opt(name)
+        .await?
+        .is_some_and(|c| c.metadata.deletion_timestamp.is_none()))
 }

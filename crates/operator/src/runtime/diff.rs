@@ -17,7 +17,9 @@ fn diff(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;
     }
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return Some(new.clone()) };
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return Some(new.clone());
+    };
     let mut patch = Map::new();
     for (key, value) in new {
         match old.get(key) {
@@ -47,7 +49,10 @@ mod tests {
         let old = json!({"a": 1, "b": {"c": 1, "d": 2}, "list": [1]});
         let new = json!({"a": 1, "b": {"c": 3}, "list": [1, 2], "e": {"f": null}});
         let patch = diff(&old, &new).unwrap();
-        assert_eq!(patch, json!({"b": {"c": 3, "d": null}, "list": [1, 2], "e": {"f": null}}));
+        assert_eq!(
+            patch,
+            json!({"b": {"c": 3, "d": null}, "list": [1, 2], "e": {"f": null}})
+        );
         assert_eq!(diff(&new, &new), None);
     }
 }

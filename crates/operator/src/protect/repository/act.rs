@@ -39,13 +39,28 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             remove(ctx, &job).await?;
             Ok(Next::Settled)
         }
-        Step::Record { unique_id, snapshots, created } => {
-            let message = if created { "The repository was created." } else { "The repository is connected." };
-            let said = Said { reason: Reason::Connected, message: message.into() };
+        Step::Record {
+            unique_id,
+            snapshots,
+            created,
+        } => {
+            let message = if created {
+                "The repository was created."
+            } else {
+                "The repository is connected."
+            };
+            let said = Said {
+                reason: Reason::Connected,
+                message: message.into(),
+            };
             let inputs = facts.inputs.clone();
             report::write(ctx, facts, &said, now, |status| {
                 status.unique_id = Some(unique_id);
-                status.connection = Some(ConnectionStatus { failures: 0, next_attempt_at: None, inputs: Some(inputs) });
+                status.connection = Some(ConnectionStatus {
+                    failures: 0,
+                    next_attempt_at: None,
+                    inputs: Some(inputs),
+                });
                 status.storage_stats = Some(StorageStats {
                     snapshot_count: i64::try_from(snapshots).ok(),
                     last_observed_at: Some(now),
@@ -61,8 +76,11 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             let inputs = facts.inputs.clone();
             let said = Said { reason, message };
             report::write(ctx, facts, &said, now, |status| {
-                status.connection =
-                    Some(ConnectionStatus { failures, next_attempt_at: Some(at), inputs: Some(inputs) });
+                status.connection = Some(ConnectionStatus {
+                    failures,
+                    next_attempt_at: Some(at),
+                    inputs: Some(inputs),
+                });
             })
             .await?;
             remove_bootstrap(ctx, facts).await?;
@@ -74,7 +92,9 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
 }
 
 fn to_std(d: SignedDuration) -> Duration {
-    Duration::try_from(d).unwrap_or_default().max(Duration::from_millis(500))
+    Duration::try_from(d)
+        .unwrap_or_default()
+        .max(Duration::from_millis(500))
 }
 
 /// How movers reach the repository of this object.
@@ -90,7 +110,11 @@ pub fn access(view: &RepositoryView) -> RepositoryAccess {
 
 fn mover(ctx: &Context, facts: &Facts, op: &'static str, operation: Operation) -> Mover {
     let view = &facts.view;
-    let cluster = if view.key.namespace().is_none() { "cluster-" } else { "" };
+    let cluster = if view.key.namespace().is_none() {
+        "cluster-"
+    } else {
+        ""
+    };
     let what = if op == names::OP_LIST { "list" } else { "bootstrap" };
     Mover {
         name: job_name(&format!("{cluster}{}-{what}", view.key.name())),
@@ -131,18 +155,29 @@ fn owner(view: &RepositoryView) -> OwnerReference {
 }
 
 async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp) -> Result<Next, Error> {
-    let mut mover = mover(ctx, facts, names::OP_BOOTSTRAP, Operation::Bootstrap { create: may_create });
-    mover.annotations.insert(names::CONNECTION_INPUTS.into(), facts.inputs.clone());
+    let mut mover = mover(
+        ctx,
+        facts,
+        names::OP_BOOTSTRAP,
+        Operation::Bootstrap { create: may_create },
+    );
+    mover
+        .annotations
+        .insert(names::CONNECTION_INPUTS.into(), facts.inputs.clone());
     let name = mover.name.clone();
     let said = match create(ctx, &mover).await? {
-        Created::Yes(_) => {
-            Said { reason: Reason::Connecting, message: format!("Job {}/{name} connects.", facts.place) }
-        }
+        Created::Yes(_) => Said {
+            reason: Reason::Connecting,
+            message: format!("Job {}/{name} connects.", facts.place),
+        },
         // Seen by the next event; a foreign Job of this name never becomes ours.
         Created::Exists => return Ok(Next::After(Duration::from_secs(5))),
         Created::NoPlace => Said {
             reason: Reason::NoPlaceToRun,
-            message: format!("Namespace {} takes no new Jobs: it is missing or being deleted.", facts.place),
+            message: format!(
+                "Namespace {} takes no new Jobs: it is missing or being deleted.",
+                facts.place
+            ),
         },
     };
     report::write(ctx, facts, &said, now, |_| {}).await?;
@@ -168,8 +203,14 @@ async fn remove(ctx: &Context, job: &JobFact) -> Result<(), Error> {
 }
 
 async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error> {
-    let endpoint = ctx.endpoint.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    let Some(endpoint) = endpoint else { return Ok(Next::After(Duration::from_secs(2))) };
+    let endpoint = ctx
+        .endpoint
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clone();
+    let Some(endpoint) = endpoint else {
+        return Ok(Next::After(Duration::from_secs(2)));
+    };
     let mut mover = mover(ctx, facts, names::OP_LIST, Operation::List {});
     let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(request));
     mover.document.results = Some(ResultsEndpoint {
@@ -178,33 +219,55 @@ async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error
         ca: endpoint.ca,
         scan: scan.clone(),
     });
-    mover.annotations.insert(names::SCAN_REQUEST.into(), request.to_owned());
+    mover
+        .annotations
+        .insert(names::SCAN_REQUEST.into(), request.to_owned());
     // Expected before it can arrive.
-    ctx.results.expect(&scan, &facts.place);
+    if ctx.results.expect(&scan, &facts.place).is_err() {
+        return Ok(Next::After(Duration::from_secs(30)));
+    }
     create(ctx, &mover).await?;
     Ok(Next::After(Duration::from_secs(10)))
 }
 
 async fn listed(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
-    let request = job.job.annotation(names::SCAN_REQUEST).unwrap_or_default().to_owned();
+    let request = job
+        .job
+        .annotation(names::SCAN_REQUEST)
+        .unwrap_or_default()
+        .to_owned();
     let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(&request));
     let listing = match &job.read {
         Read::Outcome { outcome, .. } => match (&outcome.result, &outcome.error) {
-            (OperationResult::Listed { snapshots, chunks, digest }, None) => {
-                ctx.results.finish(&scan, *chunks, *snapshots, digest).map_err(|void| void.to_string())
-            }
+            (
+                OperationResult::Listed {
+                    snapshots,
+                    chunks,
+                    digest,
+                },
+                None,
+            ) => ctx
+                .results
+                .finish(&scan, *chunks, *snapshots, digest)
+                .map_err(|void| void.to_string()),
             (_, Some(failure)) => Err(failure.message.clone()),
             (_, None) => Err("the mover answered something else than was asked".to_owned()),
         },
         Read::Unreadable(why) => Err(why.clone()),
     };
     ctx.results.forget(&scan);
-    let said = Said { reason: Reason::Connected, message: "The repository is connected.".into() };
+    let said = Said {
+        reason: Reason::Connected,
+        message: "The repository is connected.".into(),
+    };
     report::write(ctx, facts, &said, now, |status| {
         let mut catalog = status.catalog.clone().unwrap_or_default();
         match &listing {
             Ok(rows) => {
-                let total = rows.iter().filter_map(|r| r.size_bytes).fold(0u64, u64::saturating_add);
+                let total = rows
+                    .iter()
+                    .filter_map(|r| r.size_bytes)
+                    .fold(0u64, u64::saturating_add);
                 status.storage_stats = Some(StorageStats {
                     snapshot_count: i64::try_from(rows.len()).ok(),
                     total_size: i64::try_from(total).ok(),
@@ -223,5 +286,9 @@ async fn listed(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> 
     })
     .await?;
     remove(ctx, job).await?;
-    Ok(if listing.is_ok() { Next::Settled } else { Next::After(Duration::from_secs(10)) })
+    Ok(if listing.is_ok() {
+        Next::Settled
+    } else {
+        Next::After(Duration::from_secs(10))
+    })
 }

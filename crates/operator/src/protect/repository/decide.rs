@@ -86,9 +86,10 @@ impl Reason {
     pub fn phase(self, connected_before: bool) -> RepositoryPhase {
         match self {
             Self::Connected => RepositoryPhase::Ready,
-            Self::InvalidSpec | Self::InvalidPassword | Self::RepositoryNotInitialized | Self::RepositoryReplaced => {
-                RepositoryPhase::Failed
-            }
+            Self::InvalidSpec
+            | Self::InvalidPassword
+            | Self::RepositoryNotInitialized
+            | Self::RepositoryReplaced => RepositoryPhase::Failed,
             Self::Connecting if !connected_before => RepositoryPhase::Initializing,
             Self::BackendUnreachable | Self::BootstrapJobFailed | Self::Connecting if connected_before => {
                 RepositoryPhase::Degraded
@@ -106,7 +107,7 @@ impl Reason {
 }
 
 /// The next step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Step {
     /// Say what it is and wait, at most this long.
     Settle(Reason, String, Option<SignedDuration>),
@@ -149,10 +150,15 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         return Step::Settle(Reason::InvalidSpec, view.refusals.join("; "), None);
     }
     if view.metadata.deletion_timestamp.is_some() {
-        return Step::Settle(Reason::Suspended, "The object is being deleted; the data stays.".into(), None);
+        return Step::Settle(
+            Reason::Suspended,
+            "The object is being deleted; the data stays.".into(),
+            None,
+        );
     }
     if view.spec.suspend {
-        let message = "spec.suspend is set: nothing connects and nothing is deleted. Set it to false to go on.";
+        let message =
+            "spec.suspend is set: nothing connects and nothing is deleted. Set it to false to go on.";
         return Step::Settle(Reason::Suspended, message.into(), None);
     }
     let reference = &view.spec.encryption.password_secret_ref;
@@ -168,7 +174,10 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     match &facts.secret {
         SecretFact::Usable(_) => {}
         SecretFact::Missing => {
-            let message = format!("Secret {}/{} does not exist. Create it.", facts.place, reference.name);
+            let message = format!(
+                "Secret {}/{} does not exist. Create it.",
+                facts.place, reference.name
+            );
             return Step::Settle(Reason::MissingCredentialsSecret, message, Some(MISSING_RECHECK));
         }
         SecretFact::NoKey => {
@@ -181,7 +190,10 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     }
     if !facts.claim {
         let claim = view.filesystem().map(|(c, _)| c).unwrap_or_default();
-        let message = format!("PersistentVolumeClaim {}/{claim} does not exist. Create it.", facts.place);
+        let message = format!(
+            "PersistentVolumeClaim {}/{claim} does not exist. Create it.",
+            facts.place
+        );
         return Step::Settle(Reason::MissingRepositoryClaim, message, Some(MISSING_RECHECK));
     }
     let connection = view.status.connection.clone().unwrap_or_default();
@@ -197,7 +209,11 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         && next > now
     {
         // What failed stays said; a changed Secret or spec changes the inputs and is tried at once.
-        return Step::Settle(failed_reason(view), last_message(view), Some(next.duration_since(now).min(MISSING_RECHECK)));
+        return Step::Settle(
+            failed_reason(view),
+            last_message(view),
+            Some(next.duration_since(now).min(MISSING_RECHECK)),
+        );
     }
     // Never created again once a unique id was recorded.
     let create = view.unique_id().is_none() && view.spec.create.as_ref().is_some_and(|c| c.enabled);
@@ -251,7 +267,11 @@ fn decide_list(facts: &Facts) -> Step {
     let view = &facts.view;
     let settled = Step::Settle(Reason::Connected, "The repository is connected.".into(), None);
     let requested = view.annotation(names::SCAN_REQUESTED_AT);
-    let honored = view.status.catalog.as_ref().and_then(|c| c.scan_request_honored.as_deref());
+    let honored = view
+        .status
+        .catalog
+        .as_ref()
+        .and_then(|c| c.scan_request_honored.as_deref());
     if let Some(job) = &facts.list {
         return match job.state {
             JobState::Waiting | JobState::Active => settled,
@@ -288,7 +308,10 @@ fn failed_reason(view: &crate::world::views::RepositoryView) -> Reason {
     ];
     let said = holdfast_api::conditions::get(&view.status.conditions, holdfast_api::conditions::BOOTSTRAPPED);
     let said = said.map(|c| c.reason.as_str()).unwrap_or_default();
-    known.into_iter().find(|r| r.as_str() == said).unwrap_or(Reason::BootstrapJobFailed)
+    known
+        .into_iter()
+        .find(|r| r.as_str() == said)
+        .unwrap_or(Reason::BootstrapJobFailed)
 }
 
 fn last_message(view: &crate::world::views::RepositoryView) -> String {

@@ -27,7 +27,9 @@ use jiff::Timestamp;
 /// # Errors
 /// [`Error`].
 pub async fn pass(ctx: &Context, key: &RepositoryKey) -> Result<Next, Error> {
-    let Some(view) = ctx.world.repository(key) else { return Ok(Next::Settled) };
+    let Some(view) = ctx.world.repository(key) else {
+        return Ok(Next::Settled);
+    };
     if !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }

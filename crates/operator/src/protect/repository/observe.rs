@@ -56,13 +56,21 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         SecretFact::Missing | SecretFact::NoKey => "",
     };
     let backend = serde_json::to_string(&view.spec.backend).map_err(crate::jobs::build::BuildError::from)?;
-    let inputs =
-        short_hash(&format!("{:?}|{backend}|{}|{}|{version}", view.spec.engine, reference.name, reference.key));
+    let inputs = short_hash(&format!(
+        "{:?}|{backend}|{}|{}|{version}",
+        view.spec.engine, reference.name, reference.key
+    ));
     let lane = ctx.world.lane_of(&view.key);
-    let others = ctx.world.repositories_of(&lane).into_iter().filter(|r| r.key != view.key);
+    let others = ctx
+        .world
+        .repositories_of(&lane)
+        .into_iter()
+        .filter(|r| r.key != view.key);
     let shared_with = others.map(|r| r.key.to_string()).collect();
     let allowed_namespaces = view.allowed.as_ref().map(|allowed| {
-        let n = ctx.world.count_namespaces(|name, ns| super::super::snapshot::allows(allowed, name, &ns.labels));
+        let n = ctx
+            .world
+            .count_namespaces(|name, ns| super::super::snapshot::allows(allowed, name, &ns.labels));
         u32::try_from(n).unwrap_or(u32::MAX)
     });
     Ok(Facts {
@@ -80,8 +88,14 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
 
 async fn job_fact(ctx: &Context, view: &RepositoryView, op: &str) -> Result<Option<JobFact>, Error> {
     let jobs = ctx.world.jobs_of(view.uid());
-    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else { return Ok(None) };
+    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
+        return Ok(None);
+    };
     let key = job.key();
     let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
-    Ok(Some(JobFact { state: job.state(), job, read }))
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
 }

@@ -31,19 +31,27 @@ pub async fn write(
     let mut status = view.status.clone();
     change(&mut status);
     fill(&mut status, facts, said, now);
-    let Some(patch) = diff::merge_patch(&view.status, &status) else { return Ok(()) };
+    let Some(patch) = diff::merge_patch(&view.status, &status) else {
+        return Ok(());
+    };
     let failed_before = view.status.phase == Some(RepositoryPhase::Failed);
     let version = view.metadata.resource_version.clone().unwrap_or_default();
     ctx.leadership.guard()?;
     patch_status(ctx, &view.key, &version, patch).await?;
     if status.phase == Some(RepositoryPhase::Failed) && !failed_before {
-        ctx.warn_repository(view, said.reason.as_str(), &said.message, "FixSpec").await;
+        ctx.warn_repository(view, said.reason.as_str(), &said.message, "FixSpec")
+            .await;
     }
     Ok(())
 }
 
 /// Patches the status of either repository kind against the judged resourceVersion.
-pub async fn patch_status(ctx: &Context, key: &RepositoryKey, version: &str, patch: Value) -> Result<(), Error> {
+pub async fn patch_status(
+    ctx: &Context,
+    key: &RepositoryKey,
+    version: &str,
+    patch: Value,
+) -> Result<(), Error> {
     match key {
         RepositoryKey::Repository { namespace, name } => {
             let api: Api<Repository> = Api::namespaced(ctx.client.clone(), namespace);
@@ -68,20 +76,60 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
     let stalled = said.reason.is_stalled();
     let word = said.reason.as_str();
     let list = &mut status.conditions;
-    conditions::set(list, conditions::READY, ready, word, &said.message, generation, now);
+    conditions::set(
+        list,
+        conditions::READY,
+        ready,
+        word,
+        &said.message,
+        generation,
+        now,
+    );
     let reconciling = !ready && !stalled && said.reason != Reason::Suspended;
-    conditions::set(list, conditions::RECONCILING, reconciling, word, &said.message, generation, now);
-    conditions::set(list, conditions::STALLED, stalled, word, &said.message, generation, now);
+    conditions::set(
+        list,
+        conditions::RECONCILING,
+        reconciling,
+        word,
+        &said.message,
+        generation,
+        now,
+    );
+    conditions::set(
+        list,
+        conditions::STALLED,
+        stalled,
+        word,
+        &said.message,
+        generation,
+        now,
+    );
     match said.reason {
         Reason::Connected => {
-            conditions::set(list, conditions::BOOTSTRAPPED, true, word, &said.message, generation, now);
+            conditions::set(
+                list,
+                conditions::BOOTSTRAPPED,
+                true,
+                word,
+                &said.message,
+                generation,
+                now,
+            );
         }
         Reason::InvalidPassword
         | Reason::RepositoryNotInitialized
         | Reason::RepositoryReplaced
         | Reason::BackendUnreachable
         | Reason::BootstrapJobFailed => {
-            conditions::set(list, conditions::BOOTSTRAPPED, false, word, &said.message, generation, now);
+            conditions::set(
+                list,
+                conditions::BOOTSTRAPPED,
+                false,
+                word,
+                &said.message,
+                generation,
+                now,
+            );
         }
         Reason::InvalidSpec
         | Reason::Suspended
@@ -91,7 +139,15 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
         | Reason::Connecting
         | Reason::NoPlaceToRun => {
             if !connected_before && conditions::get(list, conditions::BOOTSTRAPPED).is_none() {
-                conditions::set(list, conditions::BOOTSTRAPPED, false, word, &said.message, generation, now);
+                conditions::set(
+                    list,
+                    conditions::BOOTSTRAPPED,
+                    false,
+                    word,
+                    &said.message,
+                    generation,
+                    now,
+                );
             }
         }
     }
@@ -102,6 +158,14 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
             "The same physical repository is also {}. Deletions of all share one lane and the strictest threshold.",
             facts.shared_with.join(", ")
         );
-        conditions::set(list, conditions::SHARED_REPOSITORY, true, "SamePhysicalRepository", &message, generation, now);
+        conditions::set(
+            list,
+            conditions::SHARED_REPOSITORY,
+            true,
+            "SamePhysicalRepository",
+            &message,
+            generation,
+            now,
+        );
     }
 }

@@ -90,7 +90,9 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
 }
 
 fn to_std(d: SignedDuration) -> Duration {
-    Duration::try_from(d).unwrap_or_default().max(Duration::from_millis(200))
+    Duration::try_from(d)
+        .unwrap_or_default()
+        .max(Duration::from_millis(200))
 }
 
 /// Writes a status if it changes, against the judged resourceVersion.
@@ -102,7 +104,9 @@ pub(super) async fn write_status(
     let before = view.status.clone().unwrap_or_default();
     let mut status = before.clone();
     change(&mut status);
-    let Some(patch) = diff::merge_patch(&before, &status) else { return Ok(()) };
+    let Some(patch) = diff::merge_patch(&before, &status) else {
+        return Ok(());
+    };
     ctx.leadership.guard()?;
     let key = view.key();
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
@@ -118,7 +122,13 @@ async fn add_finalizer(ctx: &Context, view: &SnapshotView) -> Result<(), Error> 
     finalizers.push(names::FINALIZER.to_owned());
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = view.metadata.resource_version.as_deref().unwrap_or_default();
-    write::patch(&api, &key.name, version, json!({ "metadata": { "finalizers": finalizers } })).await?;
+    write::patch(
+        &api,
+        &key.name,
+        version,
+        json!({ "metadata": { "finalizers": finalizers } }),
+    )
+    .await?;
     Ok(())
 }
 
@@ -133,8 +143,24 @@ pub(super) fn kstatus(
 ) {
     let list = &mut status.conditions;
     conditions::set(list, conditions::READY, ready, reason, message, generation, now);
-    conditions::set(list, conditions::RECONCILING, reconciling, reason, message, generation, now);
-    conditions::set(list, conditions::STALLED, stalled, reason, message, generation, now);
+    conditions::set(
+        list,
+        conditions::RECONCILING,
+        reconciling,
+        reason,
+        message,
+        generation,
+        now,
+    );
+    conditions::set(
+        list,
+        conditions::STALLED,
+        stalled,
+        reason,
+        message,
+        generation,
+        now,
+    );
 }
 
 async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {
@@ -142,14 +168,37 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
     let (reason, message) = (why.reason(), why.message());
     let stalled = matches!(why, Blocked::InvalidSpec(_) | Blocked::NoPolicy);
     write_status(ctx, view, |status| {
-        kstatus(status, generation, (false, !stalled, stalled), reason, &message, now);
+        kstatus(
+            status,
+            generation,
+            (false, !stalled, stalled),
+            reason,
+            &message,
+            now,
+        );
         let list = &mut status.conditions;
         match why {
             Blocked::MissingCredentialsSecret(_) => {
-                conditions::set(list, conditions::CREDENTIALS_AVAILABLE, false, reason, &message, generation, now);
+                conditions::set(
+                    list,
+                    conditions::CREDENTIALS_AVAILABLE,
+                    false,
+                    reason,
+                    &message,
+                    generation,
+                    now,
+                );
             }
             Blocked::SourcePvcMissing(_) => {
-                conditions::set(list, conditions::SOURCE_PVC_AVAILABLE, false, reason, &message, generation, now);
+                conditions::set(
+                    list,
+                    conditions::SOURCE_PVC_AVAILABLE,
+                    false,
+                    reason,
+                    &message,
+                    generation,
+                    now,
+                );
             }
             Blocked::InvalidSpec(_)
             | Blocked::NoPolicy
@@ -163,7 +212,11 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
         }
     })
     .await?;
-    Ok(if why.is_polled() { Next::After(Duration::from_secs(10)) } else { Next::Settled })
+    Ok(if why.is_polled() {
+        Next::After(Duration::from_secs(10))
+    } else {
+        Next::Settled
+    })
 }
 
 async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
@@ -173,7 +226,10 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     let pin = Resolved {
         repository: Some(keys::pin_to(&run.repository.key)),
         unique_id: run.repository.unique_id().map(str::to_owned),
-        sources: vec![ResolvedSource { pvc: run.claim.clone(), source_path: source.path.clone() }],
+        sources: vec![ResolvedSource {
+            pvc: run.claim.clone(),
+            source_path: source.path.clone(),
+        }],
     };
     let generation = view.metadata.generation;
     let message = format!("Job {}/{name} backs up claim {}.", key.namespace, run.claim);
@@ -187,8 +243,24 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             status.resolved = Some(pin);
             let list = &mut status.conditions;
             let there = "Everything the run needs is there.";
-            conditions::set(list, conditions::CREDENTIALS_AVAILABLE, true, "Available", there, generation, now);
-            conditions::set(list, conditions::SOURCE_PVC_AVAILABLE, true, "Available", there, generation, now);
+            conditions::set(
+                list,
+                conditions::CREDENTIALS_AVAILABLE,
+                true,
+                "Available",
+                there,
+                generation,
+                now,
+            );
+            conditions::set(
+                list,
+                conditions::SOURCE_PVC_AVAILABLE,
+                true,
+                "Available",
+                there,
+                generation,
+                now,
+            );
             kstatus(status, generation, (false, true, false), "Running", &message, now);
         })
         .await?;
@@ -226,7 +298,11 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        repository_claim: run.repository.filesystem().map(|(c, _)| c.to_owned()).unwrap_or_default(),
+        repository_claim: run
+            .repository
+            .filesystem()
+            .map(|(c, _)| c.to_owned())
+            .unwrap_or_default(),
         secret: run.repository.spec.encryption.password_secret_ref.name.clone(),
         secret_key: run.repository.spec.encryption.password_secret_ref.key.clone(),
         sources: vec![run.claim.clone()],
@@ -257,7 +333,12 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         Read::Unreadable(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),
     };
-    let age = job.job.metadata.creation_timestamp.as_ref().map(|t| now.duration_since(t.0));
+    let age = job
+        .job
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|t| now.duration_since(t.0));
     // A container that does not start is worth a word, but not for the seconds that every start takes.
     if age.is_some_and(|a| a > SignedDuration::from_secs(20)) {
         let generation = view.metadata.generation;

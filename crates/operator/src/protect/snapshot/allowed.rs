@@ -9,9 +9,15 @@ pub fn allows(allowed: &AllowedNamespaces, name: &str, labels: &BTreeMap<String,
     match (&allowed.list, &allowed.selector, allowed.all) {
         (Some(list), None, None) => list.iter().any(|n| n == name),
         (None, Some(selector), None) => {
-            selector.match_expressions.is_none() && selector.match_labels.iter().all(|(k, v)| labels.get(k) == Some(v))
+            selector.match_expressions.is_none()
+                && selector
+                    .match_labels
+                    .iter()
+                    .all(|(k, v)| labels.get(k) == Some(v))
         }
         (None, None, Some(all)) => all,
-        (Some(_), Some(_), _) | (Some(_), None, Some(_)) | (None, Some(_), Some(_)) | (None, None, None) => false,
+        (Some(_), Some(_), _) | (Some(_), None, Some(_)) | (None, Some(_), Some(_)) | (None, None, None) => {
+            false
+        }
     }
 }

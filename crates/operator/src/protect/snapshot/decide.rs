@@ -43,12 +43,23 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     if !view.has_finalizer() && facts.origin != Origin::Discovered {
         return Step::AddFinalizer;
     }
-    let lost = view.status.as_ref().is_some_and(|s| conditions::is_true(&s.conditions, conditions::STATUS_LOST));
+    let lost = view
+        .status
+        .as_ref()
+        .is_some_and(|s| conditions::is_true(&s.conditions, conditions::STATUS_LOST));
     match view.phase() {
         None => match facts.origin {
             Origin::Manual => Step::Begin(Origin::Manual),
-            Origin::Scheduled | Origin::Discovered | Origin::Adopted | Origin::Replicated | Origin::Unknown => {
-                let age = view.metadata.creation_timestamp.as_ref().map(|t| now.duration_since(t.0));
+            Origin::Scheduled
+            | Origin::Discovered
+            | Origin::Adopted
+            | Origin::Replicated
+            | Origin::Unknown => {
+                let age = view
+                    .metadata
+                    .creation_timestamp
+                    .as_ref()
+                    .map(|t| now.duration_since(t.0));
                 if facts.schedule_will_complete {
                     Step::Wait(SignedDuration::from_secs(2))
                 } else if age.is_some_and(|a| a < GRACE) && !lost {
@@ -103,17 +114,29 @@ impl Blocked {
     pub fn message(&self) -> String {
         match self {
             Self::InvalidSpec(text) => text.clone(),
-            Self::NoPolicy => "spec.policyRef is not set: name the SnapshotPolicy that says what to back up.".into(),
-            Self::PolicyNotFound(key) => format!("SnapshotPolicy {key} does not exist. Create it; the run starts then."),
+            Self::NoPolicy => {
+                "spec.policyRef is not set: name the SnapshotPolicy that says what to back up.".into()
+            }
+            Self::PolicyNotFound(key) => {
+                format!("SnapshotPolicy {key} does not exist. Create it; the run starts then.")
+            }
             Self::PolicyInvalid(key, text) => format!("SnapshotPolicy {key} is refused: {text}"),
-            Self::PolicySuspended(key) => format!("SnapshotPolicy {key} is suspended. The run starts when it is not."),
+            Self::PolicySuspended(key) => {
+                format!("SnapshotPolicy {key} is suspended. The run starts when it is not.")
+            }
             Self::RepositoryNotFound(named) => format!("The policy's {named} does not exist. Create it."),
             Self::NamespaceNotAllowed(key) => format!(
                 "This namespace may not use {key}: a Repository serves its own namespace, a ClusterRepository those of spec.allowedNamespaces."
             ),
-            Self::RepositoryNotReady(key) => format!("{key} is not ready; its conditions say why. The run starts then."),
-            Self::MissingCredentialsSecret(text) => format!("Secret {text} does not exist where the mover runs. Create it."),
-            Self::SourcePvcMissing(text) => format!("PersistentVolumeClaim {text} does not exist. Create it."),
+            Self::RepositoryNotReady(key) => {
+                format!("{key} is not ready; its conditions say why. The run starts then.")
+            }
+            Self::MissingCredentialsSecret(text) => {
+                format!("Secret {text} does not exist where the mover runs. Create it.")
+            }
+            Self::SourcePvcMissing(text) => {
+                format!("PersistentVolumeClaim {text} does not exist. Create it.")
+            }
             Self::MissingRepositoryClaim(text) => {
                 format!("PersistentVolumeClaim {text} of the repository does not exist where the mover runs.")
             }
@@ -124,7 +147,9 @@ impl Blocked {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match self {
-            Self::MissingCredentialsSecret(_) | Self::SourcePvcMissing(_) | Self::MissingRepositoryClaim(_) => true,
+            Self::MissingCredentialsSecret(_)
+            | Self::SourcePvcMissing(_)
+            | Self::MissingRepositoryClaim(_) => true,
             Self::InvalidSpec(_)
             | Self::NoPolicy
             | Self::PolicyNotFound(_)

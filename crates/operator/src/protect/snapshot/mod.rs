@@ -27,7 +27,9 @@ use jiff::Timestamp;
 /// # Errors
 /// [`Error`].
 pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
-    let Some(view) = ctx.world.snapshot(key) else { return Ok(Next::Settled) };
+    let Some(view) = ctx.world.snapshot(key) else {
+        return Ok(Next::Settled);
+    };
     if view.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }

@@ -89,7 +89,9 @@ pub struct Possible {
 
 /// Gathers the facts.
 pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Error> {
-    let origin = view.label(names::ORIGIN_LABEL).map_or(Origin::Manual, Origin::parse);
+    let origin = view
+        .label(names::ORIGIN_LABEL)
+        .map_or(Origin::Manual, Origin::parse);
     let runs = match view.phase() {
         Some(SnapshotPhase::Pending | SnapshotPhase::Running) => true,
         Some(
@@ -103,48 +105,85 @@ pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Erro
         | None => false,
     };
     let job = if runs { job_fact(ctx, &view).await? } else { None };
-    let run = if runs && job.is_none() && view.has_finalizer() { Some(run(ctx, &view).await?) } else { None };
+    let run = if runs && job.is_none() && view.has_finalizer() {
+        Some(run(ctx, &view).await?)
+    } else {
+        None
+    };
     let schedule_will_complete = schedule_will_complete(ctx, &view);
-    Ok(Facts { view, origin, schedule_will_complete, run, job })
+    Ok(Facts {
+        view,
+        origin,
+        schedule_will_complete,
+        run,
+        job,
+    })
 }
 
 fn schedule_will_complete(ctx: &Context, view: &SnapshotView) -> bool {
-    let Some((uid, name)) = view.schedule_owner() else { return false };
+    let Some((uid, name)) = view.schedule_owner() else {
+        return false;
+    };
     let key = view.key();
-    let Some(schedule) = ctx.world.schedule(&ObjectKey::new(&key.namespace, name)) else { return false };
+    let Some(schedule) = ctx.world.schedule(&ObjectKey::new(&key.namespace, name)) else {
+        return false;
+    };
     let slot = schedule.status.as_ref().and_then(|s| s.next_schedule.as_ref());
     schedule.metadata.uid.as_deref() == Some(uid)
-        && slot.and_then(|s| s.snapshot_ref.as_ref()).is_some_and(|r| r.name == key.name)
+        && slot
+            .and_then(|s| s.snapshot_ref.as_ref())
+            .is_some_and(|r| r.name == key.name)
 }
 
 async fn job_fact(ctx: &Context, view: &SnapshotView) -> Result<Option<JobFact>, Error> {
     let jobs = ctx.world.jobs_of(view.uid());
-    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP)) else {
+    let Some(job) = jobs
+        .into_iter()
+        .find(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP))
+    else {
         return Ok(None);
     };
     let key = job.key();
     let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
-    Ok(Some(JobFact { state: job.state(), job, read }))
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
 }
 
 async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     let key = view.key();
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let Some(snapshot) = api.get_opt(&key.name).await?.filter(|s| s.metadata.uid.as_deref() == Some(view.uid())) else {
+    let Some(snapshot) = api
+        .get_opt(&key.name)
+        .await?
+        .filter(|s| s.metadata.uid.as_deref() == Some(view.uid()))
+    else {
         return Err(Error::Conflict);
     };
     let refusals = holdfast_api::validate::snapshot(&snapshot.spec);
     if !refusals.is_empty() {
-        let text = refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let text = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         return Ok(Run::Blocked(Blocked::InvalidSpec(text)));
     }
-    let Some(policy_key) = view.policy() else { return Ok(Run::Blocked(Blocked::NoPolicy)) };
+    let Some(policy_key) = view.policy() else {
+        return Ok(Run::Blocked(Blocked::NoPolicy));
+    };
     let Some(policy) = ctx.world.policy(&policy_key) else {
         return Ok(Run::Blocked(Blocked::PolicyNotFound(policy_key)));
     };
     let refusals = holdfast_api::validate::policy(&policy.spec);
     if !refusals.is_empty() {
-        let text = refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let text = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         return Ok(Run::Blocked(Blocked::PolicyInvalid(policy_key, text)));
     }
     if policy.spec.suspend {
@@ -160,7 +199,11 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     let allowed = match &repository.allowed {
         None => repository.key.namespace() == Some(key.namespace.as_str()),
         Some(allowed) => {
-            let labels = ctx.world.namespace_view(&key.namespace).map(|n| n.labels).unwrap_or_default();
+            let labels = ctx
+                .world
+                .namespace_view(&key.namespace)
+                .map(|n| n.labels)
+                .unwrap_or_default();
             allows(allowed, &key.namespace, &labels)
         }
     };
@@ -178,15 +221,35 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
             return Ok(Run::Blocked(Blocked::MissingCredentialsSecret(text)));
         }
     }
-    let claim = policy.spec.sources.first().and_then(|s| s.pvc.as_ref()).map(|p| p.name.clone()).unwrap_or_default();
+    let claim = policy
+        .spec
+        .sources
+        .first()
+        .and_then(|s| s.pvc.as_ref())
+        .map(|p| p.name.clone())
+        .unwrap_or_default();
     if !claim_exists(ctx, &key.namespace, &claim).await? {
-        return Ok(Run::Blocked(Blocked::SourcePvcMissing(format!("{}/{claim}", key.namespace))));
+        return Ok(Run::Blocked(Blocked::SourcePvcMissing(format!(
+            "{}/{claim}",
+            key.namespace
+        ))));
     }
-    let home = repository.filesystem().map(|(c, _)| c.to_owned()).unwrap_or_default();
+    let home = repository
+        .filesystem()
+        .map(|(c, _)| c.to_owned())
+        .unwrap_or_default();
     if !claim_exists(ctx, &key.namespace, &home).await? {
-        return Ok(Run::Blocked(Blocked::MissingRepositoryClaim(format!("{}/{home}", key.namespace))));
+        return Ok(Run::Blocked(Blocked::MissingRepositoryClaim(format!(
+            "{}/{home}",
+            key.namespace
+        ))));
     }
-    Ok(Run::Possible(Box::new(Possible { snapshot, policy, repository, claim })))
+    Ok(Run::Possible(Box::new(Possible {
+        snapshot,
+        policy,
+        repository,
+        claim,
+    })))
 }
 
 use super::allowed::allows;

@@ -6,6 +6,7 @@
 use super::act::{kstatus, write_status};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::Read;
+use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
 use crate::world::views::{JobState, JobView, SnapshotView};
 use holdfast_api::conditions;
@@ -15,6 +16,7 @@ use holdfast_protocol::outcome::{OperationResult, TakenSnapshot};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::EventType;
 use serde_json::json;
 
 /// Seconds that a Job stays after its result was recorded.
@@ -24,16 +26,31 @@ const KEEP_SECONDS: i32 = 3600;
 ///
 /// # Errors
 /// [`Error`].
-pub async fn record(ctx: &Context, view: &SnapshotView, job: &JobView, read: &Read, now: Timestamp) -> Result<(), Error> {
+pub async fn record(
+    ctx: &Context,
+    view: &SnapshotView,
+    job: &JobView,
+    read: &Read,
+    now: Timestamp,
+) -> Result<(), Error> {
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
-    let ends_as = if view.metadata.deletion_timestamp.is_some() { SnapshotPhase::Deleting } else { SnapshotPhase::Failed };
+    let ends_as = if view.metadata.deletion_timestamp.is_some() {
+        SnapshotPhase::Deleting
+    } else {
+        SnapshotPhase::Failed
+    };
     write_status(ctx, view, |status| match &outcome {
         Ok(taken) => {
             status.phase = Some(SnapshotPhase::Succeeded);
             let source = status.resolved.as_ref().and_then(|r| r.sources.first());
             let identity = Identity {
-                username: view.spec.policy_ref.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
+                username: view
+                    .spec
+                    .policy_ref
+                    .as_ref()
+                    .map(|p| p.name.clone())
+                    .unwrap_or_default(),
                 hostname: view.key().namespace,
                 source_path: source.map(|s| s.source_path.clone()).unwrap_or_default(),
             };
@@ -51,21 +68,53 @@ pub async fn record(ctx: &Context, view: &SnapshotView, job: &JobView, read: &Re
                 taken.snapshot_id, taken.size_bytes, taken.bytes_new
             );
             status.stats = Some(stats(taken));
-            kstatus(status, generation, (true, false, false), "SnapshotCreated", &message, now);
+            kstatus(
+                status,
+                generation,
+                (true, false, false),
+                "SnapshotCreated",
+                &message,
+                now,
+            );
             conditions::clear(&mut status.conditions, conditions::STATUS_LOST);
         }
         Err(failure) => {
             status.phase = Some(ends_as);
             status.failure = Some(failure.clone());
-            kstatus(status, generation, (false, false, true), "SnapshotFailed", &failure.message, now);
+            kstatus(
+                status,
+                generation,
+                (false, false, true),
+                "SnapshotFailed",
+                &failure.message,
+                now,
+            );
         }
     })
     .await?;
     keep_for_a_while(ctx, job).await?;
-    let policy = view.spec.policy_ref.as_ref().map(|p| p.name.clone()).unwrap_or_default();
-    ctx.metrics.snapshot_completed(outcome.is_ok(), &view.key().namespace, &policy);
+    let policy = view
+        .spec
+        .policy_ref
+        .as_ref()
+        .map(|p| p.name.clone())
+        .unwrap_or_default();
+    let ended = if outcome.is_ok() {
+        BackupResult::Succeeded
+    } else {
+        BackupResult::Failed
+    };
+    ctx.metrics.backup(ended, &view.key().namespace, &policy);
     if let Err(failure) = &outcome {
-        ctx.warn_snapshot(view, &failure.class, &failure.message, "ReadMoverLog").await;
+        let _ = ctx
+            .event_snapshot(
+                view,
+                EventType::Warning,
+                &failure.class,
+                &failure.message,
+                "ReadMoverLog",
+            )
+            .await;
     }
     Ok(())
 }
@@ -86,16 +135,26 @@ fn judge(uid: &str, state: JobState, read: &Read) -> Result<TakenSnapshot, RunFa
     match read {
         Read::Unreadable(why) => Err(RunFailure {
             class: "MoverLeftNoResult".into(),
-            message: format!("The mover left no result: {why}. Nothing is recorded; what it may have written stays in the repository."),
+            message: format!(
+                "The mover left no result: {why}. Nothing is recorded; what it may have written stays in the repository."
+            ),
         }),
         Read::Outcome { outcome, .. } => match (&outcome.error, &outcome.result) {
-            (None, OperationResult::BackedUp { first: Some(taken), .. }) if taken.uid == uid => Ok(taken.clone()),
-            (Some(failure), _) => {
-                Err(RunFailure { class: format!("{:?}", failure.class), message: failure.message.clone() })
-            }
+            (
+                None,
+                OperationResult::BackedUp {
+                    first: Some(taken), ..
+                },
+            ) if taken.uid == uid => Ok(taken.clone()),
+            (Some(failure), _) => Err(RunFailure {
+                class: format!("{:?}", failure.class),
+                message: failure.message.clone(),
+            }),
             (None, _) => Err(RunFailure {
                 class: "UnexpectedResult".into(),
-                message: format!("The mover ended as {state:?} and answered something else than was asked; are operator and mover of one release?"),
+                message: format!(
+                    "The mover ended as {state:?} and answered something else than was asked; are operator and mover of one release?"
+                ),
             }),
         },
     }
@@ -105,7 +164,11 @@ async fn keep_for_a_while(ctx: &Context, job: &JobView) -> Result<(), Error> {
     let key = job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let patch = Patch::Merge(json!({ "spec": { "ttlSecondsAfterFinished": KEEP_SECONDS } }));
-    match api.patch(&key.name, &PatchParams::default(), &patch).await.map_err(WriteError::from) {
+    match api
+        .patch(&key.name, &PatchParams::default(), &patch)
+        .await
+        .map_err(WriteError::from)
+    {
         Ok(_) | Err(WriteError::Gone) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -121,7 +184,11 @@ pub async fn stop(ctx: &Context, job: &JobView) -> Result<(), Error> {
     let key = job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let patch = Patch::Merge(json!({ "spec": { "suspend": true } }));
-    match api.patch(&key.name, &PatchParams::default(), &patch).await.map_err(WriteError::from) {
+    match api
+        .patch(&key.name, &PatchParams::default(), &patch)
+        .await
+        .map_err(WriteError::from)
+    {
         Ok(_) | Err(WriteError::Gone) => Ok(()),
         Err(error) => Err(error.into()),
     }
