@@ -65,7 +65,9 @@ volumeBindingMode: {binding}
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--volumes={}", volumes.display()),
     ];
-    let program = std::env::current_exe().context("this program's own path is unknown")?;
+    // A copy: cargo may replace this program while the cluster is being brought up or used.
+    let program = running.paths.data.join("xtask");
+    fs::copy("/proc/self/exe", &program).context("this program cannot be copied")?;
     let process = processes::spawn(&running.paths, Place::Host, "provisioner", &program, &args)?;
     running.started(process)
 }

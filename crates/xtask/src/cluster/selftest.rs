@@ -90,6 +90,8 @@ fn one(workspace: &Path, name: &str, both_up: &Barrier, both_used: &Barrier) -> 
             left.push(format!("folder {}", folder.display()));
         }
     }
+    // Nobody else uses this name, so its lock can go too.
+    let _ = std::fs::remove_file(Path::new(RUN_ROOT).join(super::up::lock_name(&paths)));
     ensure!(
         !containers.is_empty(),
         "cluster {name} had no containers: nothing was tested"
