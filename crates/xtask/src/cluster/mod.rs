@@ -5,9 +5,11 @@
 //! are not disturbed, each lives in a network namespace of its own.
 //! Assumes Linux, root, a Go toolchain, and Debian (or what [`packages`] names already there).
 
+mod addons;
 mod binaries;
 mod certs;
 mod control_plane;
+mod dns;
 mod down;
 mod netns;
 mod node;
@@ -68,14 +70,9 @@ enum Action {
     Status,
     /// Brings up two clusters at once, uses both, and checks that nothing is left of them.
     Selftest,
-    /// Serves the StorageClasses of a cluster (started by `up`).
+    /// Serves volumes and names in a cluster (started by `up`).
     #[command(hide = true)]
-    Provisioner {
-        #[arg(long)]
-        kubeconfig: PathBuf,
-        #[arg(long)]
-        volumes: PathBuf,
-    },
+    Addons(addons::Args),
 }
 
 /// Runs `cargo xtask cluster …`.
@@ -99,7 +96,7 @@ pub fn run(args: Args) -> Result<()> {
             Ok(())
         }
         Action::Selftest => selftest(&workspace()?),
-        Action::Provisioner { kubeconfig, volumes } => provisioner::run(&kubeconfig, &volumes),
+        Action::Addons(args) => addons::run(&args),
     }
 }
 

@@ -79,8 +79,6 @@ fn parse_stat(text: &str) -> Option<(char, u64)> {
 /// Where a program is to run.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// In the host's namespaces.
-    Host,
     /// In this network namespace and the host's mounts.
     Net(&'a str),
     /// In the network and mount namespaces of this process.
@@ -90,7 +88,6 @@ pub enum Place<'a> {
 /// The command that runs `program` at `place`.
 pub fn at(place: Place<'_>, program: &Path) -> Command {
     match place {
-        Place::Host => Command::new(program),
         Place::Net(name) => {
             // Not `ip netns exec`: it mounts /sys anew, and the kubelet finds no cgroups then.
             let mut command = Command::new("nsenter");

@@ -8,9 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::certs::Pki;
 use super::state::State;
-use super::{
-    Running, binaries, control_plane, down, netns, node, packages, processes, provisioner, require_root,
-};
+use super::{Running, addons, binaries, control_plane, down, netns, node, packages, processes, require_root};
 use crate::paths::{ClusterPaths, DEFAULT_CLUSTER, RUN_ROOT};
 use crate::progress::{say, seconds};
 
@@ -161,7 +159,7 @@ fn assemble(
     running.state.save(paths)?;
     control_plane::start(&mut running, &pki, etcd)?;
     if let Some(containerd) = containerd {
-        provisioner::start(&mut running)?;
+        addons::start(&mut running)?;
         node::start(&mut running, &pki, containerd)?;
     }
     running.state.ready = true;
