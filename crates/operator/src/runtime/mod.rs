@@ -3,6 +3,7 @@
 pub mod certs;
 pub mod endpoints;
 pub mod events;
+pub mod labels;
 pub mod leader;
 pub mod lease;
 pub mod lease_store;
