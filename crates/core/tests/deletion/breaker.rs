@@ -318,6 +318,15 @@ fn the_latch_stays_while_a_latched_member_is_pending_and_is_cleared_then() {
 }
 
 #[test]
+fn a_latch_whose_members_are_all_kept_is_cleared() {
+    let mut wave = marked(lane(members(12, 100)));
+    for member in &mut wave.members {
+        member.policy = Policy::Retain;
+    }
+    assert_eq!(decide(&wave).repositories[0].held_through, LatchChange::Clear);
+}
+
+#[test]
 fn an_acknowledgement_that_is_taken_back_halfway_holds_the_rest_again() {
     let mut wave = marked(lane(members(12, 100)));
     acknowledge(&mut wave.repositories[0], 100);
@@ -362,6 +371,8 @@ fn a_stamp_does_not_end_a_latch() {
     wave.members[0].pruned_at = Some(t(900));
     wave.members[0].restamped = true;
     assert_eq!(held(&decide(&wave)), 1, "nor does a re-stamp");
+    wave.members[0].pruned_at = Some(t(100));
+    assert_eq!(held(&decide(&wave)), 1, "in the second of the deletion neither");
     wave.members[0].restamped = false;
     wave.members[0].pruned_at = Some(t(100));
     assert_eq!(
