@@ -5,7 +5,7 @@
 //!
 //! **Assumes.** Deletion times are the API server's, cut to whole seconds; all other times are our own clock.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::fmt;
 
 /// The pending deletions of one physical repository, and the repository objects that share it
@@ -101,7 +101,7 @@ impl fmt::Display for RepositoryKey {
 pub struct RepositoryFacts {
     /// Which object.
     pub key: RepositoryKey,
-    /// `spec.deletionProtection.threshold`; absent means [`Settings::default_threshold`], 0 switches the
+    /// `spec.deletionProtection.threshold`; absent means [`crate::deletion::Settings::default_threshold`], 0 switches the
     /// breaker off (for the lane only when every object of it says 0).
     pub threshold: Option<u32>,
     /// `spec.onNamespaceDelete`.
@@ -364,41 +364,4 @@ pub struct LiveBatch {
     pub started: bool,
     /// When it was created, by the API server's clock.
     pub created_at: Timestamp,
-}
-
-/// Limits and switches. Durations are exact; [`Default`] gives the values of `docs/design.md`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// How long a deletion waits for others (3.6).
-    pub quiet_window: SignedDuration,
-    /// Most members of a batch.
-    pub max_members: usize,
-    /// Most bytes of all [`MemberFacts::document_bytes`] of a batch.
-    pub max_bytes: usize,
-    /// `maxConcurrentDeleteJobs`: most batch Jobs in the cluster; 0 is no cap.
-    pub max_jobs: u32,
-    /// `deletions.paused`: nothing fires anywhere.
-    pub paused: bool,
-    /// Threshold of a repository that names none.
-    pub default_threshold: u32,
-    /// How long a Job may take to start before it is withdrawn.
-    pub start_within: SignedDuration,
-    /// When something unknown is looked at again at the latest.
-    pub recheck: SignedDuration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            quiet_window: SignedDuration::from_secs(10),
-            max_members: 200,
-            // Of the 128 KiB of a batch's work document, 16 KiB are for what is not a member.
-            max_bytes: 112 * 1024,
-            max_jobs: 0,
-            paused: false,
-            default_threshold: 10,
-            start_within: SignedDuration::from_mins(5),
-            recheck: SignedDuration::from_secs(15),
-        }
-    }
 }

@@ -5,11 +5,25 @@
 //!
 //! **Assumes.** The caller applies a [`Plan`] in the order its documentation gives, and before a Job is created
 //! calls [`wave()`] a second time with facts read live and fires only what [`Plan::confirm`] leaves.
+//!
+//! Where to look: [`guard`] has rules 1 to 8 of 3.3, [`breaker`] rule 9 and the latch, [`ack`] the
+//! acknowledgement, [`batch`] what rides and when, [`messages`] the sentences people read.
 
+pub mod ack;
+pub mod batch;
+pub mod breaker;
 pub mod facts;
+pub mod guard;
+pub mod names;
 pub mod plan;
+mod report;
+pub mod settings;
+pub mod verdict;
+mod wake;
 pub mod wave;
 
 pub use facts::*;
 pub use plan::*;
+pub use settings::Settings;
+pub use verdict::*;
 pub use wave::wave;
