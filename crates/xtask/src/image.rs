@@ -154,30 +154,12 @@ pub fn load(paths: &ClusterPaths, image: &Image) -> Result<()> {
 pub fn node_images(paths: &ClusterPaths) -> Result<Vec<Image>> {
     let folder = paths.data.join("images");
     let pause = Content::program(&cluster::pause(&paths.workspace)?)?;
-    let mut busybox = Content::program(Path::new("/bin/busybox"))?;
-    for applet in [
-        "sh",
-        "cat",
-        "echo",
-        "sleep",
-        "wget",
-        "httpd",
-        "ls",
-        "id",
-        "dd",
-        "sha256sum",
-        "test",
-        "touch",
-        "mkdir",
-        "rm",
-        "find",
-        "true",
-        "false",
-    ] {
-        busybox.files.insert(
-            format!("bin/{applet}"),
-            Source::Link("/usr/bin/busybox".to_owned()),
-        );
+    let program = cluster::busybox()?;
+    let mut busybox = Content::program(&program)?;
+    let applets = run("list busybox's programs", &mut cmd(&program, ["--list"]))?;
+    for applet in applets.lines().filter(|applet| *applet != "busybox") {
+        let link = Source::Link("/usr/bin/busybox".to_owned());
+        busybox.files.insert(format!("bin/{applet}"), link);
     }
     busybox.entrypoint.clear();
     Ok(vec![

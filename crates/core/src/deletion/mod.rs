@@ -14,6 +14,7 @@ pub mod batch;
 pub mod breaker;
 pub mod facts;
 pub mod guard;
+pub mod messages;
 pub mod names;
 pub mod plan;
 mod report;

@@ -1,6 +1,7 @@
 //! Programs built from pinned Go modules, cached per version outside the checkout.
 //!
 //! Promise: a program is either there in full or not at all (built beside, renamed into place),
+//! only those that are needed are built,
 //! and two builds of the same thing never run at once, across processes too. The versions are
 //! those of the go.mod files under `dev/`.
 
@@ -27,8 +28,9 @@ pub struct Kubernetes {
     pub dir: PathBuf,
 }
 
-/// The Kubernetes programs of the minor version `minor`, built if need be.
-pub fn kubernetes(workspace: &Path, minor: &str) -> Result<Kubernetes> {
+/// The Kubernetes programs of the minor version `minor`, built if need be; those of a node too if
+/// `node`.
+pub fn kubernetes(workspace: &Path, minor: &str, node: bool) -> Result<Kubernetes> {
     if !MINORS.contains(&minor) {
         bail!(
             "Kubernetes {minor} is not pinned here: use one of {}",
@@ -44,15 +46,17 @@ pub fn kubernetes(workspace: &Path, minor: &str) -> Result<Kubernetes> {
         numbers.first().unwrap_or(&""),
         numbers.get(1).unwrap_or(&""),
     );
-    let programs = [
+    let node: &[&str] = if node { &["kubelet", "kube-proxy"] } else { &[] };
+    let programs: Vec<String> = [
         "kube-apiserver",
         "kube-controller-manager",
         "kube-scheduler",
-        "kube-proxy",
-        "kubelet",
         "kubectl",
     ]
-    .map(|program| format!("k8s.io/kubernetes/cmd/{program}"));
+    .iter()
+    .chain(node)
+    .map(|program| format!("k8s.io/kubernetes/cmd/{program}"))
+    .collect();
     let dir = build("kubernetes", &version, &module, &flags, &programs)?;
     Ok(Kubernetes { version, dir })
 }
@@ -88,18 +92,23 @@ pub fn component_dir(component: &str, version: &str) -> Result<PathBuf> {
     Ok(paths::cache()?.join("bin").join(component).join(version))
 }
 
-/// Makes `dir` by filling a folder beside it and renaming that; nothing happens if `dir` exists.
-pub fn adopt(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let parent = dir.parent().context("a cache folder has a parent")?;
-    fs::create_dir_all(parent).with_context(|| {
+/// Makes `files` of `dir` by filling a folder beside it and renaming each into place.
+///
+/// Nothing happens if they are all there.
+pub fn adopt(dir: &Path, files: &[&str], fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let complete = || files.iter().all(|file| dir.join(file).exists());
+    if complete() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir).with_context(|| {
         format!(
             "the cache {} cannot be made: set XDG_CACHE_HOME to a folder that can",
-            parent.display()
+            dir.display()
         )
     })?;
     let lock = File::create(dir.with_added_extension("lock"))?;
     lock.lock().context("the cache cannot be locked")?;
-    if dir.exists() {
+    if complete() {
         return Ok(());
     }
     let temporary = dir.with_added_extension("building");
@@ -108,12 +117,22 @@ pub fn adopt(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     }
     fs::create_dir_all(&temporary)?;
     fill(&temporary)?;
-    fs::rename(&temporary, dir).with_context(|| format!("{} cannot be put into place", dir.display()))
+    for file in files {
+        fs::rename(temporary.join(file), dir.join(file))
+            .with_context(|| format!("{file} cannot be put into {}", dir.display()))?;
+    }
+    fs::remove_dir_all(&temporary)?;
+    Ok(())
 }
 
 fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &[String]) -> Result<PathBuf> {
     let dir = component_dir(component, version)?;
-    if dir.exists() {
+    let names: Vec<&str> = packages.iter().map(|package| last(package)).collect();
+    let missing: Vec<&String> = packages
+        .iter()
+        .filter(|package| !dir.join(last(package)).exists())
+        .collect();
+    if missing.is_empty() {
         return Ok(dir);
     }
     if !available("go") {
@@ -123,7 +142,7 @@ fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &
     }
     let step = Step::start(format!("building {component} {version}"));
     step.note("waiting for another build of it");
-    adopt(&dir, |temporary| {
+    adopt(&dir, &names, |temporary| {
         step.note("downloading its modules");
         go_build(&step, module, flags, packages, temporary).with_context(|| {
             format!(
@@ -134,6 +153,11 @@ fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &
     })?;
     step.done("built");
     Ok(dir)
+}
+
+/// The name of the program that a package becomes.
+fn last(package: &str) -> &str {
+    package.rsplit('/').next().unwrap_or(package)
 }
 
 fn go_build(step: &Step, module: &Path, flags: &str, packages: &[String], out: &Path) -> Result<()> {

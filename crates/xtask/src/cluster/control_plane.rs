@@ -11,7 +11,6 @@ use anyhow::Result;
 
 use super::certs::Pki;
 use super::{Running, processes};
-use crate::progress::Step;
 use crate::sh::succeeds;
 
 /// The first address of the Service range: the API server's own Service.
@@ -21,7 +20,7 @@ pub const SERVICE_RANGE: &str = "10.96.0.0/16";
 
 /// Starts the control plane and waits until it answers.
 pub fn start(running: &mut Running, pki: &Pki, etcd: &Path) -> Result<()> {
-    let step = Step::start("control plane");
+    let step = running.step("control plane");
     step.note("etcd");
     let data = running.paths.data.join("etcd");
     running.start_in_net(

@@ -32,7 +32,7 @@ pub use self::selftest::selftest;
 use self::state::State;
 pub use self::up::{Options, up};
 use crate::paths::{self, ClusterPaths, DEFAULT_CLUSTER};
-use crate::progress::{say, seconds};
+use crate::progress::{Step, say, seconds};
 
 /// The name of every cluster's node.
 pub const NODE: &str = "holdfast";
@@ -183,6 +183,14 @@ impl Running {
         processes::at(Place::Net(&self.paths.netns()), program)
     }
 
+    /// Shows the work `what` on this cluster.
+    fn step(&self, what: &str) -> Step {
+        if self.paths.name == DEFAULT_CLUSTER {
+            return Step::start(what);
+        }
+        Step::start(format!("{}: {what}", self.paths.name))
+    }
+
     fn kubernetes(&self, program: &str) -> PathBuf {
         self.programs.join(program)
     }
@@ -217,6 +225,11 @@ pub fn ctr(workspace: &Path) -> Result<PathBuf> {
 /// The pause program, which holds a pod's namespaces.
 pub fn pause(workspace: &Path) -> Result<PathBuf> {
     binaries::pause(workspace)
+}
+
+/// The busybox program, for the tests' image.
+pub fn busybox() -> Result<PathBuf> {
+    packages::busybox()
 }
 
 /// The helm program.

@@ -15,7 +15,6 @@ use super::certs::Pki;
 use super::processes::{self, Place};
 use super::{NODE, Running};
 use crate::image;
-use crate::progress::Step;
 use crate::sh::{run, succeeds};
 
 /// The range of pod addresses, the same in every cluster: each has a network of its own.
@@ -23,7 +22,7 @@ const POD_RANGE: &str = "10.244.0.0/16";
 
 /// Starts the node and waits until it is Ready.
 pub fn start(running: &mut Running, pki: &Pki, containerd: &Path) -> Result<()> {
-    let step = Step::start("node");
+    let step = running.step("node");
     keeper(running)?;
     step.note("containerd");
     start_containerd(running, containerd)?;
@@ -214,6 +213,7 @@ oomScoreAdj: 0
 readOnlyPort: 0
 serializeImagePulls: false
 resolvConf: "{resolv}"
+clusterDNS: ["127.0.0.1"]
 # Other things use the disk too: images are never collected, pods never evicted.
 imageGCHighThresholdPercent: 100
 evictionHard:

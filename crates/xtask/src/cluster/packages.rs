@@ -14,12 +14,11 @@ use crate::progress::Step;
 use crate::sh::{available, cmd, run};
 
 /// Packages and a file that each brings.
-const NODE: [(&str, &str); 5] = [
+const NODE: [(&str, &str); 4] = [
     ("runc", "/usr/sbin/runc"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("iptables", "/usr/sbin/iptables"),
     ("conntrack", "/usr/sbin/conntrack"),
-    ("busybox-static", "/bin/busybox"),
 ];
 const ALWAYS: [(&str, &str); 2] = [("iproute2", "/sbin/ip"), ("util-linux", "/usr/bin/nsenter")];
 
@@ -70,56 +69,70 @@ pub fn ensure(node: bool) -> Result<()> {
 }
 
 /// The etcd program of Debian's package `etcd-server`.
-///
-/// The package is unpacked into the cache, not installed: an installed one brings a service.
 pub fn etcd() -> Result<PathBuf> {
-    let dir = component_dir("etcd", "debian")?;
-    let program = dir.join("etcd");
+    unpacked(
+        "etcd-server",
+        "usr/bin/etcd",
+        &["/usr/local/bin/etcd", "/usr/bin/etcd"],
+    )
+}
+
+/// The busybox program of Debian's package `busybox`.
+pub fn busybox() -> Result<PathBuf> {
+    unpacked("busybox", "bin/busybox", &["/bin/busybox"])
+}
+
+/// The program at `file` of a Debian package; one of `installed` where there is no apt-get.
+///
+/// The package is unpacked into the cache, not installed: an installed one may bring a service,
+/// or push another package out.
+fn unpacked(package: &str, file: &str, installed: &[&str]) -> Result<PathBuf> {
+    let dir = component_dir(package, "debian")?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let program = dir.join(name);
     if program.exists() {
         return Ok(program);
+    }
+    if !available("apt-get") {
+        return installed.iter().map(PathBuf::from).find(|path| path.exists()).with_context(|| {
+            format!(
+                "{name} comes from the Debian package {package}, and there is no apt-get: put a program {name} at {}",
+                installed[0]
+            )
+        });
     }
     let _one = APT.lock();
-    if program.exists() {
-        return Ok(program);
-    }
-    if let Some(installed) = ["/usr/bin/etcd", "/usr/local/bin/etcd"]
-        .map(PathBuf::from)
-        .into_iter()
-        .find(|path| path.exists())
-        && !available("apt-get")
-    {
-        return Ok(installed);
-    }
-    let step = Step::start("etcd");
-    adopt(&dir, |temporary| {
+    let step = Step::start(name);
+    adopt(&dir, &[name], |temporary| {
         let download = || {
             let mut command = cmd(
                 "apt-get",
-                ["download", "-qq", "-o=APT::Sandbox::User=root", "etcd-server"],
+                ["download", "-qq", "-o=APT::Sandbox::User=root", package],
             );
-            run("download Debian's etcd-server", command.current_dir(temporary))
+            run(
+                &format!("download Debian's {package}"),
+                command.current_dir(temporary),
+            )
         };
         if download().is_err() {
             run("read the package lists", &mut cmd("apt-get", ["update", "-qq"]))?;
-            download().context(
-                "etcd comes from the Debian package etcd-server: make apt-get reach a mirror, or put a program etcd (3.4 or newer) at /usr/local/bin/etcd",
-            )?;
+            download().with_context(|| {
+                format!("the cluster needs {name}: make apt-get reach a mirror that has {package}")
+            })?;
         }
-        let package = fs::read_dir(temporary)?
+        let archive = fs::read_dir(temporary)?
             .flatten()
             .map(|entry| entry.path())
-            .find(|path| path.extension().is_some_and(|ext| ext == "deb"))
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
             .context("apt-get download left no package")?;
         let tree = temporary.join("tree");
         run(
-            "unpack etcd-server",
-            cmd("dpkg-deb", ["-x"]).arg(&package).arg(&tree),
+            &format!("unpack {package}"),
+            cmd("dpkg-deb", ["-x"]).arg(&archive).arg(&tree),
         )?;
-        fs::rename(tree.join("usr/bin/etcd"), temporary.join("etcd"))?;
-        fs::remove_dir_all(tree)?;
-        fs::remove_file(package)?;
-        Ok(())
+        fs::rename(tree.join(file), temporary.join(name))
+            .with_context(|| format!("Debian's {package} has no {file}"))
     })?;
-    step.done("unpacked from Debian's etcd-server");
+    step.done(format!("unpacked from Debian's {package}"));
     Ok(program)
 }

@@ -63,11 +63,6 @@ impl State {
             .with_context(|| format!("the state file {} cannot be written", file.display()))
     }
 
-    /// The paths that this state belongs to.
-    pub fn paths(&self) -> Result<ClusterPaths> {
-        ClusterPaths::new(&self.workspace, &self.name)
-    }
-
     /// The programs that are no longer running.
     pub fn dead(&self) -> Vec<&Process> {
         self.keeper

@@ -11,7 +11,7 @@ use super::state::State;
 use super::{
     Running, binaries, control_plane, down, netns, node, packages, processes, provisioner, require_root,
 };
-use crate::paths::{ClusterPaths, DATA_ROOT, DEFAULT_CLUSTER};
+use crate::paths::{ClusterPaths, DEFAULT_CLUSTER, RUN_ROOT};
 use crate::progress::{say, seconds};
 
 /// What to bring up.
@@ -50,8 +50,10 @@ pub fn up(options: &Options) -> Result<Running> {
     packages::ensure(node)?;
     let etcd = packages::etcd()?;
     let minor = options.minor.as_deref().unwrap_or(binaries::MINORS[0]);
-    let kubernetes = binaries::kubernetes(&options.workspace, minor)?;
+    let kubernetes = binaries::kubernetes(&options.workspace, minor, node)?;
     let containerd = if node {
+        packages::busybox()?;
+        binaries::pause(&options.workspace)?;
         Some(binaries::containerd(&options.workspace)?)
     } else {
         None
@@ -87,14 +89,19 @@ pub fn up(options: &Options) -> Result<Running> {
 
 /// One command at a time works on a cluster.
 pub fn lock(paths: &ClusterPaths) -> Result<File> {
-    locked(&format!("{}.lock", paths.id))
+    locked(&lock_name(paths))
+}
+
+/// The name of the cluster's lock among all clusters' sockets.
+pub fn lock_name(paths: &ClusterPaths) -> String {
+    format!("{}.lock", paths.id)
 }
 
 fn locked(name: &str) -> Result<File> {
-    fs::create_dir_all(DATA_ROOT).with_context(|| format!("{DATA_ROOT} cannot be made"))?;
-    let file = File::create(PathBuf::from(DATA_ROOT).join(name))?;
+    fs::create_dir_all(RUN_ROOT).with_context(|| format!("{RUN_ROOT} cannot be made"))?;
+    let file = File::create(PathBuf::from(RUN_ROOT).join(name))?;
     if file.try_lock().is_err() {
-        say("waiting for another command that works on this cluster");
+        say("waiting for another command that works on a cluster");
         file.lock().context("the cluster's lock cannot be taken")?;
     }
     Ok(file)
