@@ -5,9 +5,11 @@
 //! are not disturbed, each lives in a network namespace of its own.
 //! Assumes Linux, root, a Go toolchain, and Debian (or what [`packages`] names already there).
 
+mod addons;
 mod binaries;
 mod certs;
 mod control_plane;
+mod dns;
 mod down;
 mod netns;
 mod node;
@@ -17,6 +19,7 @@ mod provisioner;
 mod selftest;
 mod state;
 mod status;
+mod sysctls;
 mod up;
 
 use std::ffi::OsStr;
@@ -63,19 +66,18 @@ enum Action {
         /// Name of the cluster within this checkout.
         #[arg(long, default_value = DEFAULT_CLUSTER)]
         name: String,
+        /// Any cluster of this machine instead, by the id that `status` shows: for one whose
+        /// checkout is gone.
+        #[arg(long, conflicts_with = "name")]
+        id: Option<String>,
     },
     /// Shows the clusters of this machine.
     Status,
     /// Brings up two clusters at once, uses both, and checks that nothing is left of them.
     Selftest,
-    /// Serves the StorageClasses of a cluster (started by `up`).
+    /// Serves volumes and names in a cluster (started by `up`).
     #[command(hide = true)]
-    Provisioner {
-        #[arg(long)]
-        kubeconfig: PathBuf,
-        #[arg(long)]
-        volumes: PathBuf,
-    },
+    Addons(addons::Args),
 }
 
 /// Runs `cargo xtask cluster …`.
@@ -93,13 +95,14 @@ pub fn run(args: Args) -> Result<()> {
             control_plane_only,
         })
         .map(drop),
-        Action::Down { name } => down(&workspace()?, &name),
+        Action::Down { name, id: None } => down(&workspace()?, &name),
+        Action::Down { id: Some(id), .. } => down_id(&id),
         Action::Status => {
             status::print(&workspace()?);
             Ok(())
         }
         Action::Selftest => selftest(&workspace()?),
-        Action::Provisioner { kubeconfig, volumes } => provisioner::run(&kubeconfig, &volumes),
+        Action::Addons(args) => addons::run(&args),
     }
 }
 
@@ -116,6 +119,15 @@ pub fn down(workspace: &Path, name: &str) -> Result<()> {
     down::clean(&paths)?;
     say(format!("cluster {name} is gone ({})", seconds(started.elapsed())));
     Ok(())
+}
+
+fn down_id(id: &str) -> Result<()> {
+    for state in state::all() {
+        if state.paths()?.id == id {
+            return down(&state.workspace, &state.name);
+        }
+    }
+    bail!("no cluster of this machine has the id {id}: `cargo xtask cluster status` shows them")
 }
 
 /// A cluster of this machine that was brought up, or is being brought up.

@@ -15,7 +15,7 @@ use super::certs::Pki;
 use super::processes::{self, Place};
 use super::{NODE, Running};
 use crate::image;
-use crate::sh::{run, succeeds};
+use crate::sh::{self, run, succeeds};
 
 /// The range of pod addresses, the same in every cluster: each has a network of its own.
 const POD_RANGE: &str = "10.244.0.0/16";
@@ -161,7 +161,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
         ),
     )?;
     // containerd looks for its shim on PATH.
-    let path = format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let path = format!("PATH={}:{}", programs.display(), sh::path());
     let args = vec![
         path,
         programs.join("containerd").display().to_string(),
@@ -188,7 +188,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 fn kubelet(running: &mut Running, pki: &Pki) -> Result<()> {
     let data = &running.paths.data;
     let resolv = data.join("resolv.conf");
-    // There is no cluster DNS and no way out: a refused question is better than a slow one.
+    // The node has no way out: a refused question is better than a slow one.
     fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")?;
     let config = data.join("kubelet.yaml");
     fs::write(
@@ -213,7 +213,8 @@ oomScoreAdj: 0
 readOnlyPort: 0
 serializeImagePulls: false
 resolvConf: "{resolv}"
-clusterDNS: ["127.0.0.1"]
+clusterDNS: ["{address}"]
+clusterDomain: cluster.local
 # Other things use the disk too: images are never collected, pods never evicted.
 imageGCHighThresholdPercent: 100
 evictionHard:
@@ -226,6 +227,7 @@ evictionHard:
             ca = pki.file("ca.crt").display(),
             socket = running.paths.containerd_socket().display(),
             resolv = resolv.display(),
+            address = running.state.address,
         ),
     )?;
     let args = vec![

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -18,26 +17,24 @@ use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectReference,
     PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, VolumeNodeAffinity,
 };
+use kube::Client;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Client, Config};
 
-use super::processes::Place;
-use super::{NODE, Running, processes};
+use super::NODE;
 
 /// The provisioner's name in StorageClasses.
 const NAME: &str = "holdfast.local/hostpath";
 /// The default class: volumes are made at once.
-pub const CLASS: &str = "holdfast-hostpath";
+const CLASS: &str = "holdfast-hostpath";
 /// Volumes are made when a pod is to use them.
 const CLASS_WAIT: &str = "holdfast-hostpath-wait";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Creates the StorageClasses and starts the provisioner beside the cluster.
-pub fn start(running: &mut Running) -> Result<()> {
+/// The StorageClasses as a manifest.
+pub fn classes() -> String {
     let class = |name: &str, default: bool, binding: &str| {
         format!(
             "---
@@ -53,38 +50,7 @@ volumeBindingMode: {binding}
 "
         )
     };
-    let classes = class(CLASS, true, "Immediate") + &class(CLASS_WAIT, false, "WaitForFirstConsumer");
-    running.apply("create the StorageClasses", &classes)?;
-    let volumes = running.paths.data.join("volumes");
-    fs::create_dir_all(&volumes)?;
-    // Through its kubeconfig outside the checkout: `target/` may be removed under it.
-    let kubeconfig = running.paths.data.join("pki/admin.kubeconfig");
-    let args = [
-        "cluster".to_owned(),
-        "provisioner".to_owned(),
-        format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--volumes={}", volumes.display()),
-    ];
-    let program = std::env::current_exe().context("this program's own path is unknown")?;
-    let process = processes::spawn(&running.paths, Place::Host, "provisioner", &program, &args)?;
-    running.started(process)
-}
-
-/// Serves claims and volumes until it is ended.
-pub fn run(kubeconfig: &Path, volumes: &Path) -> Result<()> {
-    // Another provider may be compiled in; whichever was installed first is as good.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        loop {
-            if let Err(error) = serve(kubeconfig, volumes).await {
-                eprintln!("{error:#}; trying again");
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    })
+    class(CLASS, true, "Immediate") + &class(CLASS_WAIT, false, "WaitForFirstConsumer")
 }
 
 enum Seen {
@@ -92,12 +58,10 @@ enum Seen {
     Volume(Box<PersistentVolume>),
 }
 
-async fn serve(kubeconfig: &Path, root: &Path) -> Result<()> {
-    let config = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
+/// Serves claims and volumes until a watch fails.
+pub async fn serve(client: Client, root: &Path) -> Result<()> {
     let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
-    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(client);
     let claims = watcher(claims, watcher::Config::default())
         .applied_objects()
         .map_ok(|claim| Seen::Claim(Box::new(claim)))

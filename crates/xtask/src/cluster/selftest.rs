@@ -90,6 +90,8 @@ fn one(workspace: &Path, name: &str, both_up: &Barrier, both_used: &Barrier) -> 
             left.push(format!("folder {}", folder.display()));
         }
     }
+    // Nobody else uses this name, so its lock can go too.
+    let _ = std::fs::remove_file(Path::new(RUN_ROOT).join(super::up::lock_name(&paths)));
     ensure!(
         !containers.is_empty(),
         "cluster {name} had no containers: nothing was tested"
@@ -137,7 +139,7 @@ fn using(running: &Running) -> Result<()> {
         &mut in_test(running, &["logs", "job/client"]),
     )?;
     ensure!(
-        page.trim() == name,
+        page.lines().eq([name, name]),
         "the Service answered {page:?}, not this cluster's {name:?}"
     );
     let outside = running.inside(Path::new("ip")).arg("link").output()?;
@@ -199,7 +201,7 @@ fn manifest(name: &str) -> String {
     )
     .replace("restartPolicy: Never", "restartPolicy: Always");
     let client = container(
-        "until timeout 2 wget -q -O - http://$WEB_SERVICE_HOST:$WEB_SERVICE_PORT/ 2>/dev/null; do sleep 0.3; done",
+        "until timeout 2 wget -q -O - http://$WEB_SERVICE_HOST:$WEB_SERVICE_PORT/ 2>/dev/null; do sleep 0.3; done; wget -q -O - http://web.selftest.svc/",
         "emptyDir: {}",
     );
     // Runs until the end, with a volume: `down` must cope with both.
