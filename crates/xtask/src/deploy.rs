@@ -82,7 +82,9 @@ pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
         .args(["build", "--package=holdfast-operator", "--package=holdfast-mover"])
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace);
-    let messages = sh::run("build operator and mover", &mut command)?;
+    let messages = sh::run_heard("build operator and mover", &mut command, |line| {
+        step.note(line.trim())
+    })?;
     let folder = workspace.join("target/images");
     let mut images = Vec::new();
     for package in ["holdfast-operator", "holdfast-mover"] {

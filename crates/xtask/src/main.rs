@@ -5,6 +5,7 @@
 
 mod cluster;
 mod deploy;
+mod generate;
 mod image;
 mod paths;
 mod progress;
@@ -28,12 +29,15 @@ enum Command {
     Cluster(cluster::Args),
     /// Builds Holdfast, loads its images and installs the chart.
     Deploy(deploy::Args),
+    /// Writes the definitions, the chart's README and the reference pages from the source.
+    Generate(generate::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Cluster(args) => cluster::run(args),
         Command::Deploy(args) => deploy::run(&args),
+        Command::Generate(args) => generate::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

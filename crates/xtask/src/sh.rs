@@ -4,6 +4,7 @@
 //! how it ended and the last lines it wrote. Nothing is passed through a shell.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,8 +13,14 @@ use anyhow::{Context, Result, bail};
 /// A command for `program` with `args`, ready for [`run`].
 pub fn cmd<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(program);
-    command.args(args);
+    command.args(args).env("PATH", path());
     command
+}
+
+/// `PATH` with the folders of administration programs, which not every root shell has on it.
+pub fn path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
 /// Runs `command` to its end and returns what it wrote to standard output.
@@ -38,6 +45,46 @@ pub fn run(what: &str, command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Like [`run`], and tells `heard` each line that the program writes to standard error.
+pub fn run_heard(what: &str, command: &mut Command, mut heard: impl FnMut(&str)) -> Result<String> {
+    let shown = show(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not {what}: `{shown}` could not be started"))?;
+    // Both pipes are read at once: a full one would stop the program.
+    let output = child.stdout.take().map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.read_to_end(&mut bytes);
+            bytes
+        })
+    });
+    let mut said = Vec::new();
+    for line in child
+        .stderr
+        .take()
+        .into_iter()
+        .flat_map(|pipe| BufReader::new(pipe).lines())
+    {
+        let line = line.with_context(|| format!("the output of `{shown}` cannot be read"))?;
+        heard(&line);
+        said.push(line);
+    }
+    let status = child.wait()?;
+    let output = output.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    if !status.success() {
+        let last = said.len().saturating_sub(30);
+        bail!(
+            "could not {what}: `{shown}` ended with {status}:\n{}",
+            said[last..].join("\n")
+        );
+    }
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
 /// Runs `command` and says whether it succeeded; its output is dropped.
 pub fn succeeds(command: &mut Command) -> bool {
     command
@@ -53,8 +100,7 @@ pub fn available(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).exists();
     }
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    std::env::split_paths(&path()).any(|dir| dir.join(program).is_file())
 }
 
 /// The last `lines` lines of the file at `path`, for messages about a program that ended.
@@ -97,6 +143,15 @@ mod tests {
         assert!(error.contains("could not ask"), "{error}");
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.contains("no such thing"), "{error}");
+    }
+
+    #[test]
+    fn what_a_program_says_is_heard_line_by_line() {
+        let mut lines = Vec::new();
+        let mut command = cmd("sh", ["-c", "echo one >&2; echo out; echo two >&2"]);
+        let output = run_heard("talk", &mut command, |line| lines.push(line.to_owned())).expect("exit 0");
+        assert_eq!(output, "out\n");
+        assert_eq!(lines, ["one", "two"]);
     }
 
     #[test]

@@ -6,15 +6,13 @@
 //! those of the go.mod files under `dev/`.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
 use crate::paths;
 use crate::progress::Step;
-use crate::sh::{available, cmd};
+use crate::sh::{available, cmd, run_heard};
 
 /// Minor versions that can be brought up; the first is the default.
 pub const MINORS: [&str; 4] = ["1.37", "1.36", "1.35", "1.34"];
@@ -127,7 +125,6 @@ pub fn adopt(dir: &Path, files: &[&str], fill: impl FnOnce(&Path) -> Result<()>)
 
 fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &[String]) -> Result<PathBuf> {
     let dir = component_dir(component, version)?;
-    let names: Vec<&str> = packages.iter().map(|package| last(package)).collect();
     let missing: Vec<&String> = packages
         .iter()
         .filter(|package| !dir.join(last(package)).exists())
@@ -135,6 +132,7 @@ fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &
     if missing.is_empty() {
         return Ok(dir);
     }
+    let names: Vec<&str> = missing.iter().map(|package| last(package)).collect();
     if !available("go") {
         bail!(
             "{component} {version} is built from its Go module and there is no `go` on PATH: install Go 1.26 or newer"
@@ -144,7 +142,7 @@ fn build(component: &str, version: &str, module: &Path, flags: &str, packages: &
     step.note("waiting for another build of it");
     adopt(&dir, &names, |temporary| {
         step.note("downloading its modules");
-        go_build(&step, module, flags, packages, temporary).with_context(|| {
+        go_build(&step, module, flags, &missing, temporary).with_context(|| {
             format!(
                 "{component} {version} could not be built from {}; what was compiled stays in Go's cache, so running this again goes on from there",
                 module.display()
@@ -160,45 +158,29 @@ fn last(package: &str) -> &str {
     package.rsplit('/').next().unwrap_or(package)
 }
 
-fn go_build(step: &Step, module: &Path, flags: &str, packages: &[String], out: &Path) -> Result<()> {
+fn go_build(step: &Step, module: &Path, flags: &str, packages: &[&String], out: &Path) -> Result<()> {
     // -v names each package as it is compiled: that is the progress.
-    let mut child = cmd(
+    let mut command = cmd(
         "go",
         ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-v"],
-    )
-    .arg(format!("-ldflags=-s -w {flags}"))
-    .arg("-o")
-    .arg(format!("{}/", out.display()))
-    .args(packages)
-    .current_dir(module)
-    .env("CGO_ENABLED", "0")
-    .env("GOWORK", "off")
-    .stdin(Stdio::null())
-    .stdout(Stdio::null())
-    .stderr(Stdio::piped())
-    .spawn()
-    .context("`go build` could not be started")?;
-    let mut said: Vec<String> = Vec::new();
+    );
+    command
+        .arg(format!("-ldflags=-s -w {flags}"))
+        .arg("-o")
+        .arg(format!("{}/", out.display()))
+        .args(packages)
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off");
     let mut compiled = 0_usize;
-    if let Some(errors) = child.stderr.take() {
-        for line in BufReader::new(errors).lines() {
-            let line = line.context("the output of `go build` cannot be read")?;
-            if line.contains(' ') {
-                if !line.starts_with("go: downloading") {
-                    said.push(line.clone());
-                }
-                step.note(line);
-            } else {
-                compiled += 1;
-                step.note(format!("{compiled} packages compiled, now {line}"));
-            }
+    run_heard("build it", &mut command, |line| {
+        if line.contains(' ') {
+            step.note(line);
+        } else {
+            compiled += 1;
+            step.note(format!("{compiled} packages compiled, now {line}"));
         }
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        let last = said.len().saturating_sub(12);
-        bail!("`go build` ended with {status}:\n{}", said[last..].join("\n"));
-    }
+    })?;
     Ok(())
 }
 

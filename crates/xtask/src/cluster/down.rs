@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::netns;
 use super::processes::{self, Process};
 use super::state::State;
+use super::{netns, sysctls, up};
 use crate::paths::ClusterPaths;
 use crate::sh::{cmd, succeeds};
 
@@ -56,6 +56,8 @@ pub fn clean(paths: &ClusterPaths) -> Result<()> {
         let _ = fs::remove_file(paths.out.join(name));
     }
     let _ = fs::remove_dir(&paths.out);
+    let _machine = up::machine_lock()?;
+    sysctls::restore();
     Ok(())
 }
 

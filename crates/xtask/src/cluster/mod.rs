@@ -19,6 +19,7 @@ mod provisioner;
 mod selftest;
 mod state;
 mod status;
+mod sysctls;
 mod up;
 
 use std::ffi::OsStr;
@@ -65,6 +66,10 @@ enum Action {
         /// Name of the cluster within this checkout.
         #[arg(long, default_value = DEFAULT_CLUSTER)]
         name: String,
+        /// Any cluster of this machine instead, by the id that `status` shows: for one whose
+        /// checkout is gone.
+        #[arg(long, conflicts_with = "name")]
+        id: Option<String>,
     },
     /// Shows the clusters of this machine.
     Status,
@@ -90,7 +95,8 @@ pub fn run(args: Args) -> Result<()> {
             control_plane_only,
         })
         .map(drop),
-        Action::Down { name } => down(&workspace()?, &name),
+        Action::Down { name, id: None } => down(&workspace()?, &name),
+        Action::Down { id: Some(id), .. } => down_id(&id),
         Action::Status => {
             status::print(&workspace()?);
             Ok(())
@@ -113,6 +119,15 @@ pub fn down(workspace: &Path, name: &str) -> Result<()> {
     down::clean(&paths)?;
     say(format!("cluster {name} is gone ({})", seconds(started.elapsed())));
     Ok(())
+}
+
+fn down_id(id: &str) -> Result<()> {
+    for state in state::all() {
+        if state.paths()?.id == id {
+            return down(&state.workspace, &state.name);
+        }
+    }
+    bail!("no cluster of this machine has the id {id}: `cargo xtask cluster status` shows them")
 }
 
 /// A cluster of this machine that was brought up, or is being brought up.

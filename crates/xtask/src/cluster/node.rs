@@ -15,7 +15,7 @@ use super::certs::Pki;
 use super::processes::{self, Place};
 use super::{NODE, Running};
 use crate::image;
-use crate::sh::{run, succeeds};
+use crate::sh::{self, run, succeeds};
 
 /// The range of pod addresses, the same in every cluster: each has a network of its own.
 const POD_RANGE: &str = "10.244.0.0/16";
@@ -161,7 +161,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
         ),
     )?;
     // containerd looks for its shim on PATH.
-    let path = format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+    let path = format!("PATH={}:{}", programs.display(), sh::path());
     let args = vec![
         path,
         programs.join("containerd").display().to_string(),

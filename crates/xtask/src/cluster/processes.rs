@@ -126,6 +126,7 @@ pub fn spawn(
     let mut command = Command::new("setsid");
     command.arg(inner.get_program()).args(inner.get_args()).args(args);
     let mut child = command
+        .env("PATH", sh::path())
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(out)
@@ -207,14 +208,29 @@ fn wait_gone(processes: &[Process], limit: Duration) {
     }
 }
 
+/// The programs a cluster is made of, as far as they carry its folders in their arguments.
+const PROGRAMS: [&str; 9] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "xtask",
+];
+
 /// Shims, containers and whatever else of this cluster runs without being in its state file.
 ///
-/// Found by what only this cluster's processes have: the cluster's network namespace or socket,
-/// or a cgroup named after one of its containers.
+/// Found by what only this cluster's processes have: one of [`PROGRAMS`] with a folder of the
+/// cluster among its arguments, or a cgroup named after one of the cluster's containers.
 pub fn strays(paths: &ClusterPaths) -> Vec<Process> {
-    let socket = paths.containerd_socket().display().to_string();
+    let folders = [
+        format!("{}/", paths.data.display()),
+        format!("{}/", paths.run.display()),
+    ];
     let containers = down::container_ids(paths);
-    let netns = fs::metadata(format!("/run/netns/{}", paths.netns())).ok();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -223,23 +239,16 @@ pub fn strays(paths: &ClusterPaths) -> Vec<Process> {
         let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&read("cmdline")).into_owned();
         let cgroups = String::from_utf8_lossy(&read("cgroup")).into_owned();
-        let in_netns = netns
-            .as_ref()
-            .is_some_and(|ours| same_file(ours, &entry.path().join("ns/net")));
-        let ours = in_netns
-            || arguments.split('\0').any(|argument| argument == socket)
-            || containers.iter().any(|id| cgroups.contains(id.as_str()));
-        if ours && let Some(process) = Process::observe(program_name(&arguments), pid) {
+        let name = program_name(&arguments);
+        let program = PROGRAMS.contains(&name.as_str())
+            && folders.iter().any(|folder| arguments.contains(folder.as_str()));
+        let ours = program || containers.iter().any(|id| cgroups.contains(id.as_str()));
+        if ours && let Some(process) = Process::observe(name, pid) {
             found.push(process);
         }
     }
     found.retain(Process::alive);
     found
-}
-
-fn same_file(ours: &fs::Metadata, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::metadata(other).is_ok_and(|other| other.dev() == ours.dev() && other.ino() == ours.ino())
 }
 
 fn program_name(arguments: &str) -> String {

@@ -63,6 +63,11 @@ impl State {
             .with_context(|| format!("the state file {} cannot be written", file.display()))
     }
 
+    /// The places of the cluster that this is the state of.
+    pub fn paths(&self) -> Result<ClusterPaths> {
+        ClusterPaths::new(&self.workspace, &self.name)
+    }
+
     /// The programs that are no longer running.
     pub fn dead(&self) -> Vec<&Process> {
         self.keeper

@@ -16,7 +16,15 @@ pub fn print(workspace: &Path) {
     }
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["NAME", "KUBERNETES", "STATE", "SINCE", "API SERVER", "CHECKOUT"]);
+    table.set_header([
+        "NAME",
+        "KUBERNETES",
+        "STATE",
+        "SINCE",
+        "API SERVER",
+        "ID",
+        "CHECKOUT",
+    ]);
     for state in &states {
         let checkout = if state.workspace == workspace {
             "this one".to_owned()
@@ -29,6 +37,7 @@ pub fn print(workspace: &Path) {
             condition(state),
             state.started_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             format!("https://{}:6443", state.address),
+            state.paths().map(|paths| paths.id).unwrap_or_default(),
             checkout,
         ]);
     }

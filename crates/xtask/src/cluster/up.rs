@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use super::certs::Pki;
 use super::state::State;
-use super::{Running, addons, binaries, control_plane, down, netns, node, packages, processes, require_root};
+use super::{
+    Running, addons, binaries, control_plane, down, netns, node, packages, processes, require_root, sysctls,
+};
 use crate::paths::{ClusterPaths, DEFAULT_CLUSTER, RUN_ROOT};
 use crate::progress::{say, seconds};
 
@@ -95,6 +97,11 @@ pub fn lock_name(paths: &ClusterPaths) -> String {
     format!("{}.lock", paths.id)
 }
 
+/// One command at a time changes what clusters share.
+pub fn machine_lock() -> Result<File> {
+    locked("machine.lock")
+}
+
 fn locked(name: &str) -> Result<File> {
     fs::create_dir_all(RUN_ROOT).with_context(|| format!("{RUN_ROOT} cannot be made"))?;
     let file = File::create(PathBuf::from(RUN_ROOT).join(name))?;
@@ -136,7 +143,10 @@ fn assemble(
     containerd: Option<&std::path::Path>,
 ) -> Result<Running> {
     let pair = {
-        let _machine = locked("network.lock")?;
+        let _machine = machine_lock()?;
+        if containerd.is_some() {
+            sysctls::remember()?;
+        }
         netns::create(paths)?
     };
     let pki = Pki::create(paths, pair.inner)?;
