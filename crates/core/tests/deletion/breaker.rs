@@ -165,6 +165,17 @@ fn members_in_flight_count() {
     assert_eq!(plan.repositories[0].count, 3);
     assert_eq!(of(&plan, "m0002").verdict, HELD);
     assert_eq!(of(&plan, "m0000").verdict, Verdict::InFlight);
+    // Whatever is written on them now: their Job may delete them all the same.
+    lane.members[0].skip = true;
+    lane.members[1].policy = Policy::Retain;
+    assert_eq!(decide(&lane).repositories[0].count, 3);
+    lane.members[0].stamp = Stamp::Retention;
+    lane.members[0].pruned_at = Some(t(100));
+    assert_eq!(
+        decide(&lane).repositories[0].count,
+        2,
+        "a prune in flight is no external deletion"
+    );
 }
 
 #[test]
