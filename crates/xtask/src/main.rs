@@ -1,2 +1,49 @@
-//! Work begins here.
-fn main() {}
+//! The development commands of Holdfast: `cargo xtask <command>`.
+//!
+//! Each command lives in a module of its own with its arguments and one function `run`; this file
+//! only names them. Everything is printed to standard error except what a command is asked for.
+
+mod cluster;
+mod deploy;
+mod generate;
+mod image;
+mod paths;
+mod progress;
+mod sh;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development commands of Holdfast.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A real single-node Kubernetes cluster on this machine.
+    Cluster(cluster::Args),
+    /// Builds Holdfast, loads its images and installs the chart.
+    Deploy(deploy::Args),
+    /// Writes the definitions, the chart's README and the reference pages from the source.
+    Generate(generate::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Cluster(args) => cluster::run(args),
+        Command::Deploy(args) => deploy::run(&args),
+        Command::Generate(args) => generate::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            progress::say(format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -165,6 +165,17 @@ fn members_in_flight_count() {
     assert_eq!(plan.repositories[0].count, 3);
     assert_eq!(of(&plan, "m0002").verdict, HELD);
     assert_eq!(of(&plan, "m0000").verdict, Verdict::InFlight);
+    // Whatever is written on them now: their Job may delete them all the same.
+    lane.members[0].skip = true;
+    lane.members[1].policy = Policy::Retain;
+    assert_eq!(decide(&lane).repositories[0].count, 3);
+    lane.members[0].stamp = Stamp::Retention;
+    lane.members[0].pruned_at = Some(t(100));
+    assert_eq!(
+        decide(&lane).repositories[0].count,
+        2,
+        "a prune in flight is no external deletion"
+    );
 }
 
 #[test]
@@ -318,6 +329,15 @@ fn the_latch_stays_while_a_latched_member_is_pending_and_is_cleared_then() {
 }
 
 #[test]
+fn a_latch_whose_members_are_all_kept_is_cleared() {
+    let mut wave = marked(lane(members(12, 100)));
+    for member in &mut wave.members {
+        member.policy = Policy::Retain;
+    }
+    assert_eq!(decide(&wave).repositories[0].held_through, LatchChange::Clear);
+}
+
+#[test]
 fn an_acknowledgement_that_is_taken_back_halfway_holds_the_rest_again() {
     let mut wave = marked(lane(members(12, 100)));
     acknowledge(&mut wave.repositories[0], 100);
@@ -362,6 +382,8 @@ fn a_stamp_does_not_end_a_latch() {
     wave.members[0].pruned_at = Some(t(900));
     wave.members[0].restamped = true;
     assert_eq!(held(&decide(&wave)), 1, "nor does a re-stamp");
+    wave.members[0].pruned_at = Some(t(100));
+    assert_eq!(held(&decide(&wave)), 1, "in the second of the deletion neither");
     wave.members[0].restamped = false;
     wave.members[0].pruned_at = Some(t(100));
     assert_eq!(

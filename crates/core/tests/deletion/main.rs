@@ -9,7 +9,7 @@
 //! * 61, 62: age is by our own clock from first sight, and more members than the cap do not cut the window short.
 //!
 //! Not expressible here, because they are about listing objects, Jobs or the mover: 4, 5, 10, 12 (what is in
-//! [`Lane::members`] at all), 59, 66, 68 to 76, 78, 79 (as a whole), 82 to 87.
+//! [`Lane::members`] at all), 59, 66, 68 to 76, 82, 84 to 87; 78 and 79 are told as far as the decision goes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,6 +20,7 @@ mod guard;
 mod live;
 mod names;
 mod properties;
+mod story;
 mod support;
 mod table;
 mod words;

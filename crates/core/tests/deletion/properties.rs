@@ -267,7 +267,7 @@ fn apply(lane: &mut Lane, plan: &Plan) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn promise_1_what_fires_had_every_right_to(lane in any_lane()) {

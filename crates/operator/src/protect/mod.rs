@@ -1,8 +1,8 @@
 //! Protect: the controllers, one folder per kind, each `observe -> decide -> act -> report`.
 
-//pub mod policy;
+pub mod policy;
 pub mod repository;
-//pub mod schedule;
+pub mod schedule;
 pub mod snapshot;
 pub mod wave;
 mod worker;

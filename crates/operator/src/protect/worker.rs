@@ -22,8 +22,20 @@ pub fn start(ctx: &Arc<Context>) {
         n,
         |c, k| async move { super::repository::pass(&c, &k).await },
     );
-    //spawn(ctx, Kind::SnapshotPolicy, &ctx.queues.policies, n, |c, k| async move { super::policy::pass(&c, &k).await });
-    //spawn(ctx, Kind::SnapshotSchedule, &ctx.queues.schedules, n, |c, k| async move { super::schedule::pass(&c, &k).await });
+    spawn(
+        ctx,
+        Kind::SnapshotPolicy,
+        &ctx.queues.policies,
+        n,
+        |c, k| async move { super::policy::pass(&c, &k).await },
+    );
+    spawn(
+        ctx,
+        Kind::SnapshotSchedule,
+        &ctx.queues.schedules,
+        n,
+        |c, k| async move { super::schedule::pass(&c, &k).await },
+    );
     spawn(ctx, Kind::Snapshot, &ctx.queues.snapshots, n, |c, k| async move {
         super::snapshot::pass(&c, &k).await
     });

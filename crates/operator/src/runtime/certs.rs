@@ -294,9 +294,10 @@ impl CertStore for KubeCerts {
 }
 
 fn failure(error: kube::Error) -> StoreError {
-    match &error {
-        kube::Error::Api(status) if status.code == 409 => StoreError::Conflict,
-        _ => StoreError::Other(error.to_string()),
+    if matches!(&error, kube::Error::Api(status) if status.code == 409) {
+        StoreError::Conflict
+    } else {
+        StoreError::Other(error.to_string())
     }
 }
 

@@ -6,8 +6,9 @@
 //! standby with its world warm, and may lead again in a later [`Standing::Leader`] term. A graceful end clears the
 //! holder, so that the next one takes over at its next look.
 //!
-//! **Assumes.** One identity per process ([`identity`]). The token given to [`run`] is cancelled only after the
-//! writers have stopped.
+//! **Assumes.** A write that was guarded arrives within the time between renew deadline and lease duration (5 s
+//! unless set otherwise); what comes later meets its resourceVersion or precondition. One identity per process
+//! ([`identity`]). The token given to [`run`] is cancelled only after the writers have stopped.
 
 use super::lease::{BadSettings, Record, Settings, Step, View, decide, written};
 use super::lease_store::{LeaseStore, StoreError};

@@ -89,10 +89,11 @@ fn record(lease: Lease) -> Record {
 
 /// `replacing`: then an absent Lease was removed under our hands, which is a conflict like any other.
 fn failure(error: kube::Error, replacing: bool) -> StoreError {
-    match &error {
-        kube::Error::Api(status) if status.code == 409 => StoreError::Conflict,
-        kube::Error::Api(status) if status.code == 404 && replacing => StoreError::Conflict,
-        _ => StoreError::Other(error.to_string()),
+    let conflict = |code: u16| code == 409 || (code == 404 && replacing);
+    if matches!(&error, kube::Error::Api(status) if conflict(status.code)) {
+        StoreError::Conflict
+    } else {
+        StoreError::Other(error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@ pub mod certs;
 pub mod diff;
 pub mod endpoints;
 pub mod events;
+pub mod labels;
 pub mod leader;
 pub mod lease;
 pub mod lease_store;

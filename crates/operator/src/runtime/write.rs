@@ -29,15 +29,15 @@ pub enum WriteError {
 
 impl From<kube::Error> for WriteError {
     fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) => match status.code {
-                404 => Self::Gone,
-                409 => Self::Conflict,
-                // A JSON patch whose `test` fails is answered 422 with this sentence; a refused object names the
-                // field instead.
-                422 if status.message.contains("rejected our request due to an error") => Self::Conflict,
-                _ => Self::Api(error),
-            },
+        let kube::Error::Api(status) = &error else {
+            return Self::Api(error);
+        };
+        match status.code {
+            404 => Self::Gone,
+            409 => Self::Conflict,
+            // A JSON patch whose `test` fails is answered 422 with this sentence; where an object is refused, the
+            // message names the field instead.
+            422 if status.message.contains("rejected our request due to an error") => Self::Conflict,
             _ => Self::Api(error),
         }
     }

@@ -28,7 +28,8 @@ pub async fn carry_out(
         if decision.prune.iter().any(|p| p.uid() == view.uid()) {
             continue;
         }
-        let patch = json!({ "metadata": { "annotations": { names::PRUNED_BY: null, names::PRUNED_AT: null } } });
+        let patch =
+            json!({ "metadata": { "annotations": { names::PRUNED_BY: null, names::PRUNED_AT: null } } });
         ctx.leadership.guard()?;
         let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let version = view.metadata.resource_version.as_deref().unwrap_or_default();
@@ -48,7 +49,11 @@ pub async fn carry_out(
         }
     }
     report(ctx, key, facts, &decision, pruned, now).await?;
-    Ok(if conflicts { Next::After(Duration::from_secs(1)) } else { Next::Settled })
+    Ok(if conflicts {
+        Next::After(Duration::from_secs(1))
+    } else {
+        Next::Settled
+    })
 }
 
 /// Stamps with the judged resourceVersion, then deletes with UID and the stamped version as preconditions.
@@ -65,7 +70,14 @@ async fn prune(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
     let stamped: Snapshot = write::patch(&api, &key.name, version, stamp).await?;
     let stamped_version = stamped.metadata.resource_version.as_deref();
     ctx.leadership.guard()?;
-    write::delete(&api, &key.name, view.uid(), stamped_version, PropagationPolicy::Background).await?;
+    write::delete(
+        &api,
+        &key.name,
+        view.uid(),
+        stamped_version,
+        PropagationPolicy::Background,
+    )
+    .await?;
     Ok(())
 }
 
@@ -86,18 +98,53 @@ async fn report(
     status.retention = Some(RetentionStatus {
         active_snapshot_count: i64::try_from(decision.active - pruned).ok(),
         last_prune_at: if pruned > 0 { Some(now) } else { last.last_prune_at },
-        last_prune_deleted: if pruned > 0 { i64::try_from(pruned).ok() } else { last.last_prune_deleted },
+        last_prune_deleted: if pruned > 0 {
+            i64::try_from(pruned).ok()
+        } else {
+            last.last_prune_deleted
+        },
     });
     let list = &mut status.conditions;
     let (reason, message) = (decision.reason, decision.message.as_str());
     let reconciling = !decision.ready && !decision.stalled && reason != "Suspended";
-    conditions::set(list, conditions::READY, decision.ready, reason, message, generation, now);
-    conditions::set(list, conditions::RECONCILING, reconciling, reason, message, generation, now);
-    conditions::set(list, conditions::STALLED, decision.stalled, reason, message, generation, now);
-    let Some(patch) = diff::merge_patch(&before, &status) else { return Ok(()) };
+    conditions::set(
+        list,
+        conditions::READY,
+        decision.ready,
+        reason,
+        message,
+        generation,
+        now,
+    );
+    conditions::set(
+        list,
+        conditions::RECONCILING,
+        reconciling,
+        reason,
+        message,
+        generation,
+        now,
+    );
+    conditions::set(
+        list,
+        conditions::STALLED,
+        decision.stalled,
+        reason,
+        message,
+        generation,
+        now,
+    );
+    let Some(patch) = diff::merge_patch(&before, &status) else {
+        return Ok(());
+    };
     ctx.leadership.guard()?;
     let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let version = facts.policy.metadata.resource_version.as_deref().unwrap_or_default();
+    let version = facts
+        .policy
+        .metadata
+        .resource_version
+        .as_deref()
+        .unwrap_or_default();
     write::patch_status(&api, &key.name, version, patch).await?;
     Ok(())
 }

@@ -4,9 +4,9 @@ use crate::world::keys::RepositoryKey;
 use crate::world::views::SnapshotView;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
-use holdfast_api::{SnapshotPolicy, names};
-use holdfast_core::retention::{self, Keep};
-use jiff::{SignedDuration, Timestamp};
+use holdfast_api::{SnapshotPolicy, conditions, names};
+use holdfast_core::retention::{self, Completed, Keep, stamp};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -58,14 +58,23 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         active: active.len(),
         last_success: active.iter().filter_map(|s| ended(s)).max(),
         prune: Vec::new(),
-        unstamp: facts.snapshots.iter().filter(|s| has_old_stamp(s, now)).cloned().collect(),
+        unstamp: facts
+            .snapshots
+            .iter()
+            .filter(|s| has_old_stamp(s, now))
+            .cloned()
+            .collect(),
     };
     let refusals = holdfast_api::validate::policy(&policy.spec);
     if !refusals.is_empty() {
         decision.ready = false;
         decision.stalled = true;
         decision.reason = "InvalidSpec";
-        decision.message = refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        decision.message = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         return decision;
     }
     if policy.spec.suspend {
@@ -77,34 +86,54 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
     if !facts.repository_exists {
         decision.ready = false;
         decision.reason = "RepositoryNotFound";
-        let named = facts.repository.as_ref().map_or_else(|| "repository".to_owned(), ToString::to_string);
+        let named = facts
+            .repository
+            .as_ref()
+            .map_or_else(|| "repository".to_owned(), ToString::to_string);
         decision.message = format!("The {named} does not exist. Create it, or name another one.");
         return decision;
     }
-    let keep = Keep { latest: policy.spec.retention.as_ref().and_then(|r| r.keep_latest), ..Keep::default() };
-    // Each repository has a history of its own: a policy that moved does not prune what it left behind by what
-    // it has now.
-    let mut histories: BTreeMap<Option<RepositoryKey>, Vec<&Arc<SnapshotView>>> = BTreeMap::new();
-    for snapshot in active {
-        histories.entry(snapshot.pin()).or_default().push(snapshot);
-    }
-    for history in histories.into_values() {
-        let candidates: Vec<retention::Candidate> = history
-            .iter()
-            .filter_map(|s| {
-                let end = ended(s)?;
-                Some(retention::Candidate { uid: s.uid().to_owned(), ended_at: end, pinned: false })
-            })
-            .collect();
-        let prune = retention::prune(&candidates, &keep);
-        decision.prune.extend(history.into_iter().filter(|s| prune.contains(s.uid())).cloned());
-    }
+    let keep = policy.spec.retention.as_ref().map(|r| Keep {
+        latest: r.keep_latest,
+        ..Keep::default()
+    });
+    let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s)).collect();
+    let retained = retention::retain(&completed, keep.as_ref());
+    let by_uid: BTreeMap<&str, &Arc<SnapshotView>> = active.iter().map(|s| (s.uid(), *s)).collect();
+    decision.prune = retained
+        .prune
+        .iter()
+        .filter_map(|uid| by_uid.get(uid.as_str()).map(|s| Arc::clone(s)))
+        .collect();
     decision
+}
+
+/// A Snapshot as retention sees it. Each repository has a history of its own: a policy that moved does not prune
+/// what it left behind by what it has now.
+fn completed(view: &SnapshotView) -> Option<Completed> {
+    let status = view.status.as_ref()?;
+    let source = status
+        .snapshot
+        .as_ref()?
+        .identity
+        .as_ref()
+        .map(|i| i.source_path.clone());
+    let repository = view.pin().map(|k| k.to_string()).unwrap_or_default();
+    Some(Completed {
+        uid: view.uid().to_owned(),
+        id: view.snapshot_id()?.to_owned(),
+        group: format!("{repository}|{}", source.unwrap_or_default()),
+        ended_at: status.timing.as_ref()?.end_time?,
+        pinned: false,
+        vanished: conditions::is_true(&status.conditions, "Vanished"),
+    })
 }
 
 /// Whether retention counts it: succeeded, with a recorded snapshot, not being deleted, ours by origin.
 fn counts(view: &SnapshotView) -> bool {
-    let origin = view.label(names::ORIGIN_LABEL).map_or(Origin::Manual, Origin::parse);
+    let origin = view
+        .label(names::ORIGIN_LABEL)
+        .map_or(Origin::Manual, Origin::parse);
     let ours = match origin {
         Origin::Scheduled | Origin::Manual | Origin::Adopted => true,
         Origin::Discovered | Origin::Replicated | Origin::Unknown => false,
@@ -114,12 +143,13 @@ fn counts(view: &SnapshotView) -> bool {
         && view.snapshot_id().is_some()
 }
 
-/// A live object whose stamp is older than a minute: its delete never happened, and a later deletion by a person
-/// must not be taken for a prune.
+/// A live object whose stamp's delete never happened: a later deletion by a person must not be taken for a prune.
 fn has_old_stamp(view: &SnapshotView, now: Timestamp) -> bool {
     if view.metadata.deletion_timestamp.is_some() || view.annotation(names::PRUNED_BY).is_none() {
         return false;
     }
-    let at = view.annotation(names::PRUNED_AT).and_then(|t| t.parse::<Timestamp>().ok());
-    at.is_none_or(|at| now.duration_since(at).abs() > SignedDuration::from_secs(60))
+    stamp::is_left_over(
+        view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok()),
+        now,
+    )
 }

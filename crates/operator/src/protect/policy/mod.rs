@@ -23,14 +23,18 @@ use jiff::Timestamp;
 /// # Errors
 /// [`Error`].
 pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
-    let Some(policy) = ctx.world.policy(key) else { return Ok(Next::Settled) };
+    let Some(policy) = ctx.world.policy(key) else {
+        return Ok(Next::Settled);
+    };
     if policy.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }
     let repository = policy.spec.repository.as_ref();
     let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));
     let facts = decide::Facts {
-        repository_exists: repository.as_ref().is_some_and(|k| ctx.world.repository(k).is_some()),
+        repository_exists: repository
+            .as_ref()
+            .is_some_and(|k| ctx.world.repository(k).is_some()),
         repository,
         snapshots: ctx.world.snapshots_of_policy(key),
         policy,

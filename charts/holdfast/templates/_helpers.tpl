@@ -1,0 +1,36 @@
+{{- /*
+Names are fixed, not made from the release's name: the definitions are cluster-wide, so there is one Holdfast in a
+cluster, and the operator, its documentation and its alerts know these names.
+*/}}
+
+{{- define "holdfast.selector" -}}
+app.kubernetes.io/name: holdfast
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "holdfast.labels" -}}
+app.kubernetes.io/name: holdfast
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: holdfast
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- /* What the schema cannot say because it concerns two values at once. */}}
+{{- define "holdfast.validate" -}}
+{{- if not .Values.image.operator }}
+{{- fail "image.operator is required: give the full reference of the operator image, for example registry.example/holdfast-operator:0.1.0" }}
+{{- end }}
+{{- if not .Values.image.mover }}
+{{- fail "image.mover is required: give the full reference of the mover image, for example registry.example/holdfast-mover:0.1.0" }}
+{{- end }}
+{{- with .Values.leaderElection }}
+{{- if ge (int .renewDeadlineSeconds) (int .leaseDurationSeconds) }}
+{{- fail "leaderElection.renewDeadlineSeconds must be less than leaderElection.leaseDurationSeconds: otherwise two leaders could write at once" }}
+{{- end }}
+{{- if ge (mul 2 (int .retryPeriodSeconds)) (int .renewDeadlineSeconds) }}
+{{- fail "leaderElection.retryPeriodSeconds must be less than half of leaderElection.renewDeadlineSeconds: otherwise one slow request costs the lease" }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,305 @@
+//! The page of conditions and reasons, from the enums in which the deletion decision is told.
+//!
+//! Promise: every reason has a heading of its own, so that its word is an anchor. The matches have no catch-all: a
+//! new reason does not compile until the page can say what it means.
+
+use std::path::PathBuf;
+
+use holdfast_api::conditions;
+use holdfast_core::deletion::messages::waiting;
+use holdfast_core::deletion::verdict::{
+    DeleteReason, HeldReason, OrphanReason, ReleaseReason, RetainReason, Wait, Withdraw,
+};
+use jiff::Timestamp;
+
+use super::{Generated, MARKDOWN_HEAD, cell};
+
+/// `docs/reference/conditions-and-reasons.md`.
+pub fn page() -> Generated {
+    let mut text = format!(
+        "{MARKDOWN_HEAD}# Conditions and reasons
+
+One word for each reason. The same word is the condition's reason, the event's reason, the metric's label and a
+heading on this page. How deletion works as a whole is in [protect.md](../protect.md).
+
+## Conditions
+
+| condition | on | what `True` means |
+|---|---|---|
+"
+    );
+    for (name, kinds, meaning) in CONDITIONS {
+        text.push_str(&format!("| `{name}` | {kinds} | {} |\n", cell(meaning)));
+    }
+    section(
+        &mut text,
+        "Held: a person has to look first",
+        "Reason of `DeletionHeld`. Nothing is deleted, and it stays so until someone decides.",
+        HeldReason::ALL.iter().map(|r| (r.reason(), held(*r))),
+    );
+    section(
+        &mut text,
+        "Waiting: `DeletionBlocked`",
+        "The deletion has not ended and the breaker is not why. Each says what ends it.",
+        every_wait().into_iter().map(|w| (w.reason(), wait(w))),
+    );
+    section(
+        &mut text,
+        "Ended: there was nothing to delete",
+        "The finalizer is released.",
+        ReleaseReason::ALL.iter().map(|r| (r.reason(), release(*r))),
+    );
+    section(
+        &mut text,
+        "Ended: the repository was not contacted",
+        "The finalizer is released and the data stays where it is.",
+        OrphanReason::ALL.iter().map(|r| (r.reason(), orphan(*r))),
+    );
+    section(
+        &mut text,
+        "Ended: the data was kept",
+        "The finalizer is released; a scan of the repository finds the snapshot again.",
+        RetainReason::ALL.iter().map(|r| (r.reason(), retain(*r))),
+    );
+    section(
+        &mut text,
+        "Deleted: why that was allowed",
+        "The snapshot is deleted from the repository, and the finalizer is released when a new listing no longer has it.",
+        DeleteReason::ALL.iter().map(|r| (r.reason(), delete(*r))),
+    );
+    section(
+        &mut text,
+        "A delete Job was withdrawn",
+        "No container of it had started. Its members are decided anew.",
+        Withdraw::ALL.iter().map(|r| (r.reason(), withdraw(*r))),
+    );
+    Generated {
+        path: PathBuf::from("docs/reference/conditions-and-reasons.md"),
+        content: text,
+    }
+}
+
+fn section(
+    text: &mut String,
+    title: &str,
+    intro: &str,
+    reasons: impl IntoIterator<Item = (&'static str, String)>,
+) {
+    text.push_str(&format!("\n## {title}\n\n{intro}\n"));
+    for (word, meaning) in reasons {
+        text.push_str(&format!("\n### {word}\n\n{meaning}\n"));
+    }
+}
+
+const REPOSITORIES: &str = "Repository, ClusterRepository";
+
+const CONDITIONS: [(&str, &str, &str); 11] = [
+    (
+        conditions::READY,
+        "all kinds",
+        "The object does what its spec asks for.",
+    ),
+    (conditions::RECONCILING, "all kinds", "Work is under way."),
+    (
+        conditions::STALLED,
+        "all kinds",
+        "Nothing will change until a person acts.",
+    ),
+    (
+        conditions::BOOTSTRAPPED,
+        REPOSITORIES,
+        "The repository was connected or created, and its unique id is known.",
+    ),
+    (
+        conditions::MASS_DELETION_HELD,
+        REPOSITORIES,
+        "A wave of deletions is held. The message carries the command that releases it. It never makes the repository unready.",
+    ),
+    (
+        conditions::SHARED_REPOSITORY,
+        REPOSITORIES,
+        "Other objects point to the same physical repository and share its wave.",
+    ),
+    (
+        conditions::DELETION_HELD,
+        "Snapshot",
+        "The breaker holds its deletion, and nothing else does.",
+    ),
+    (
+        conditions::DELETION_BLOCKED,
+        "Snapshot",
+        "Its deletion waits, for the reason given and until what the message names.",
+    ),
+    (
+        conditions::STATUS_LOST,
+        "Snapshot",
+        "It was brought back without its status, so it is not run and nothing is deleted on its account until it has one.",
+    ),
+    (
+        conditions::CREDENTIALS_AVAILABLE,
+        "Snapshot",
+        "The Secret and the ServiceAccount of its mover are there.",
+    ),
+    (
+        conditions::SOURCE_PVC_AVAILABLE,
+        "Snapshot",
+        "The claim it backs up exists.",
+    ),
+];
+
+fn held(reason: HeldReason) -> String {
+    match reason {
+        HeldReason::MassDeletionBreaker => {
+            "As many deletions as `spec.deletionProtection.threshold` are pending on the repository, or were when this \
+             one was judged. Ends when a person acknowledges the wave with the command in the message, when the \
+             Snapshot gets the annotation `kopiur.home-operations.com/skip-snapshot-cleanup`, when its policy no \
+             longer deletes, or with `threshold: 0` on every repository object concerned. Raising the threshold does \
+             not end it."
+        }
+    }
+    .to_owned()
+}
+
+fn wait(wait: Wait) -> String {
+    let sentence = waiting(wait).replace(&Timestamp::UNIX_EPOCH.to_string(), "the time the message names");
+    let mut letters = sentence.chars();
+    let first = letters
+        .next()
+        .map(|c| c.to_uppercase().to_string())
+        .unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+fn release(reason: ReleaseReason) -> String {
+    match reason {
+        ReleaseReason::NothingRecorded => {
+            "No snapshot id was ever recorded for the object, and no mover of it could still record one."
+        }
+    }
+    .to_owned()
+}
+
+fn orphan(reason: OrphanReason) -> String {
+    match reason {
+        OrphanReason::Skip => "The annotation `kopiur.home-operations.com/skip-snapshot-cleanup` is present.",
+        OrphanReason::ApiGoingAway => {
+            "The definition of Snapshot itself is being deleted. Uninstalling is no wish to delete backups."
+        }
+        OrphanReason::NamespaceTerminating => {
+            "Its namespace is being deleted, and the repository's `spec.onNamespaceDelete` is not Delete."
+        }
+        OrphanReason::NoPlaceToRun => {
+            "The namespace in which the delete Job would run is being deleted, or the operator's is not set."
+        }
+        OrphanReason::Policy => "`spec.deletionPolicy` is Orphan.",
+        OrphanReason::RepositoryUnknown => "The repository object it belongs to does not exist any more.",
+    }
+    .to_owned()
+}
+
+fn retain(reason: RetainReason) -> String {
+    match reason {
+        RetainReason::Policy => "The effective deletion policy is Retain.",
+        RetainReason::ScheduleDelete => {
+            "The schedule that owns it is gone, was replaced or is being deleted, and `onScheduleDelete` is Retain, \
+             which is the default. Comes with the Warning event `SnapshotRetainedOnScheduleDelete`."
+        }
+        RetainReason::PolicyDelete => {
+            "Its policy was deleted, and `onPolicyDelete` is Retain. Comes with a Warning event."
+        }
+        RetainReason::ReplacedRun => {
+            "A run that `concurrencyPolicy: Replace` cancelled had finished all the same."
+        }
+        RetainReason::SharedSnapshot => {
+            "Another live Snapshot records the same snapshot; the last one decides."
+        }
+    }
+    .to_owned()
+}
+
+fn delete(reason: DeleteReason) -> String {
+    match reason {
+        DeleteReason::OwnPrune => "Freshly stamped by the operator's own retention or history limit.",
+        DeleteReason::BelowThreshold => "Fewer deletions were pending than the threshold.",
+        DeleteReason::BreakerDisabled => "`threshold: 0` on every repository object concerned.",
+        DeleteReason::Acknowledged => "A person acknowledged the wave, and the acknowledgement covers it.",
+    }
+    .to_owned()
+}
+
+fn withdraw(reason: Withdraw) -> String {
+    match reason {
+        Withdraw::NotStarted => "It did not start in time.",
+        Withdraw::MemberNotDeletable => "A member of it may no longer be deleted.",
+    }
+    .to_owned()
+}
+
+/// Every reason to wait, in the order of their enum.
+fn every_wait() -> Vec<Wait> {
+    let then = Timestamp::UNIX_EPOCH;
+    let mut all = vec![Wait::ForeignManager];
+    while let Some(next) = all.last().and_then(|last| after(*last, then)) {
+        all.push(next);
+    }
+    all
+}
+
+/// The variant after `wait`; a chain, so that a new variant does not compile until it has its place.
+fn after(wait: Wait, then: Timestamp) -> Option<Wait> {
+    Some(match wait {
+        Wait::ForeignManager => Wait::CacheCold,
+        Wait::CacheCold => Wait::OwnMoverRunning,
+        Wait::OwnMoverRunning => Wait::OwnResultUnread,
+        Wait::OwnResultUnread => Wait::OwnMoverUnknown,
+        Wait::OwnMoverUnknown => Wait::PlaceUnknown,
+        Wait::PlaceUnknown => Wait::PolicyUnreadable,
+        Wait::PolicyUnreadable => Wait::CascadeUnreadable,
+        Wait::CascadeUnreadable => Wait::OwnerUnknown,
+        Wait::OwnerUnknown => Wait::SharingUnknown,
+        Wait::SharingUnknown => Wait::SharedWithPending,
+        Wait::SharedWithPending => Wait::RepositoryUnreadable,
+        Wait::RepositoryUnreadable => Wait::RepositoryMismatch,
+        Wait::RepositoryMismatch => Wait::NamespaceUnreadable,
+        Wait::NamespaceUnreadable => Wait::SourceNotRecorded,
+        Wait::SourceNotRecorded => Wait::RepositoryNotConnected,
+        Wait::RepositoryNotConnected => Wait::RepositorySuspended,
+        Wait::RepositorySuspended => Wait::DeletionsPaused,
+        Wait::DeletionsPaused => Wait::RepositoryBackingOff(then),
+        Wait::RepositoryBackingOff(_) => Wait::BackingOff(then),
+        Wait::BackingOff(_) => Wait::MemberTooLarge,
+        Wait::MemberTooLarge => Wait::QuietWindow(then),
+        Wait::QuietWindow(_) => Wait::BatchLive,
+        Wait::BatchLive => Wait::JobNotStarted,
+        Wait::JobNotStarted => Wait::Withdrawing,
+        Wait::Withdrawing => Wait::JobCapReached,
+        Wait::JobCapReached => Wait::NextBatch,
+        Wait::NextBatch => Wait::RidesAlone,
+        Wait::RidesAlone => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_reason_has_one_heading() {
+        let page = page().content;
+        let headings: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("### "))
+            .collect();
+        let distinct: BTreeSet<&str> = headings.iter().copied().collect();
+        assert_eq!(
+            headings.len(),
+            distinct.len(),
+            "a word stands for two reasons: {headings:?}"
+        );
+        for wait in every_wait() {
+            assert!(distinct.contains(wait.reason()), "{}", wait.reason());
+        }
+        assert!(!page.contains("1970"), "a moment that stands for any moment");
+    }
+}

@@ -1,0 +1,3 @@
+module holdfast.local/pause
+
+go 1.26.0
