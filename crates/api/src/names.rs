@@ -19,11 +19,10 @@ pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-del
 pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 /// Annotation on a batch Job: sorted, comma-joined UIDs of its members.
 pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
-/// Annotation on a bootstrap Job: generation of the repository it was made for.
-pub const BOOTSTRAP_GENERATION: &str = "kopiur.home-operations.com/bootstrap-generation";
-/// Annotation on a bootstrap Job: resourceVersion of the password Secret it was made with.
-pub const CREDENTIAL_VERSION: &str = "kopiur.home-operations.com/credential-version";
-
+/// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
+pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
+/// Annotation on a listing Job: the request it answers.
+pub const SCAN_REQUEST: &str = "kopiur.home-operations.com/scan-request";
 /// Annotation on repositories: asks for one listing of the repository; any new value is a new request.
 pub const SCAN_REQUESTED_AT: &str = "kopiur.home-operations.com/catalog-scan-requested-at";
 /// Annotation on a mover Job: the object it works for (`<name>`, or `<Kind>/<namespace>/<name>` of a repository).

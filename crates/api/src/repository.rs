@@ -382,4 +382,7 @@ pub struct ConnectionStatus {
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
+    /// Hash of what the last connection was made with (engine, backend, password Secret and its version).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<String>,
 }

@@ -129,6 +129,9 @@ pub struct Slot {
     /// When, jitter included.
     #[serde(alias = "scheduledAt")]
     pub at: Timestamp,
+    /// Cron pattern that was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
     /// Time zone that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,

@@ -7,4 +7,8 @@
 //! **Assumes.** The caller translates objects into facts and says *unknown* where it does not know. A value it
 //! cannot read is never left out or replaced by a default.
 
+pub mod backoff;
 pub mod deletion;
+mod hash;
+pub mod retention;
+pub mod schedule;

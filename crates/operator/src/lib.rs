@@ -6,6 +6,9 @@
 //! **Assumes.** Only the leader writes; a standby keeps its world warm (`docs/design.md` section 7).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod context;
 pub mod jobs;
+pub mod protect;
 pub mod runtime;
+pub mod settings;
 pub mod world;

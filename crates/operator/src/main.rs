@@ -1,2 +1,208 @@
-//! Work begins here.
-fn main() {}
+//! Wiring: flags, log, client, election, servers, watches, workers.
+
+use anyhow::Context as _;
+use clap::Parser;
+use holdfast_operator::context::{Context, Endpoint, Queues};
+use holdfast_operator::protect;
+use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
+use holdfast_operator::runtime::endpoints::{self, Here};
+use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::leader::{self, Leadership};
+use holdfast_operator::runtime::lease_store::KubeLease;
+use holdfast_operator::runtime::metrics::Metrics;
+use holdfast_operator::runtime::results::Results;
+use holdfast_operator::runtime::review::{KubeReviewer, Reviews};
+use holdfast_operator::runtime::{server, shutdown, watch};
+use holdfast_operator::settings::{LogFormat, Settings};
+use holdfast_operator::world::World;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Name of the Service without selector that movers call.
+const SERVICE: &str = "holdfast";
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    let settings = Settings::parse();
+    log(settings.log_format);
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| {
+            anyhow::anyhow!("another TLS provider was installed before ours; this is a bug in Holdfast")
+        })?;
+    let end = shutdown::on_signal().context("signals cannot be received")?;
+    let client = Client::try_default()
+        .await
+        .context("no access to a Kubernetes API server: run inside a cluster, or set KUBECONFIG")?;
+    let cluster = cluster_uid(&client).await?;
+    let election = settings.leader.settings()?;
+    let leadership = Leadership::standby();
+    let world = World::new();
+    let reviews = Reviews::new(Arc::new(KubeReviewer::new(client.clone())));
+    let ctx = Arc::new(Context {
+        client: client.clone(),
+        world: Arc::clone(&world),
+        leadership: leadership.clone(),
+        events: Events::new(client.clone(), &settings.pod_name),
+        metrics: Arc::new(Metrics::new()),
+        results: Results::new(reviews, leadership.clone()),
+        endpoint: RwLock::new(None),
+        cluster,
+        queues: Queues::new(),
+        settings,
+    });
+    let elected = tokio::spawn(leader::run(
+        KubeLease::new(
+            client.clone(),
+            &ctx.settings.namespace,
+            &ctx.settings.leader.lease_name,
+        ),
+        leader::identity(&ctx.settings.pod_name),
+        election,
+        leadership,
+        end.clone(),
+    ));
+    serve(&ctx, &end)?;
+    let sink_ctx = Arc::clone(&ctx);
+    watch::start(
+        &client,
+        &world,
+        &(Arc::new(move |dirty| sink_ctx.queues.add(dirty)) as watch::Sink),
+    );
+    protect::start(&ctx);
+    end.cancelled().await;
+    // The Lease is released, so that the other replica takes over at once.
+    let _ = tokio::time::timeout(Duration::from_secs(10), elected).await;
+    Ok(())
+}
+
+fn log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    match format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+/// UID of `kube-system`: which cluster this is (`docs/design.md` 3.7).
+async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
+    let api: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    loop {
+        match api.get("kube-system").await {
+            Ok(namespace) => {
+                return namespace
+                    .metadata
+                    .uid
+                    .context("the namespace kube-system has no UID");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the namespace kube-system cannot be read; trying again in 2 s");
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        }
+    }
+}
+
+/// Starts the HTTPS server, the plain one, the certificates and the EndpointSlice.
+fn serve(ctx: &Arc<Context>, end: &CancellationToken) -> anyhow::Result<()> {
+    let namespace = ctx.settings.namespace.clone();
+    let certs = Certs::default();
+    tokio::spawn(certs::run(
+        KubeCerts::new(ctx.client.clone(), &namespace),
+        certs::names(&namespace),
+        certs.clone(),
+        ctx.leadership.clone(),
+        end.clone(),
+    ));
+    let (ready, is_ready) = tokio::sync::watch::channel(false);
+    let world = Arc::clone(&ctx.world);
+    tokio::spawn(async move {
+        while !world.is_synced() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tracing::info!(
+            snapshots = world.snapshot_count(),
+            "the cluster's objects are read"
+        );
+        ready.send_replace(true);
+    });
+    let addresses = &ctx.settings.server;
+    let plain =
+        server::bind(addresses.http_addr).context("the port for health and metrics cannot be opened")?;
+    let router = server::plain_router(is_ready, Arc::clone(&ctx.metrics), ctx.leadership.clone());
+    tokio::spawn(server::serve_plain(plain, router, end.clone()));
+    let https = server::bind(addresses.https_addr).context("the HTTPS port cannot be opened")?;
+    let (results, leadership, until, served) = (
+        ctx.results.clone(),
+        ctx.leadership.clone(),
+        end.clone(),
+        certs.clone(),
+    );
+    tokio::spawn(async move {
+        let tls = served.ready().await;
+        if let Err(error) = server::serve_https(https, tls, results.router(), leadership, until).await {
+            tracing::error!(%error, "the HTTPS server ended; movers cannot post listings");
+        }
+    });
+    match ctx.settings.pod_ip {
+        Some(pod_ip) => {
+            let here = Here {
+                namespace: namespace.clone(),
+                pod_ip,
+                pod: ctx.settings.pod_name.clone(),
+                port: addresses.https_addr.port(),
+            };
+            tokio::spawn(endpoints::run(
+                ctx.client.clone(),
+                here,
+                ctx.leadership.clone(),
+                end.clone(),
+            ));
+        }
+        None => {
+            tracing::warn!("POD_IP is not set: movers cannot reach this process, listings will not arrive")
+        }
+    }
+    tokio::spawn(find_endpoint(Arc::clone(ctx), certs));
+    Ok(())
+}
+
+/// Keeps the address and the CA that movers are told up to date.
+async fn find_endpoint(ctx: Arc<Context>, certs: Certs) {
+    let api: Api<Service> = Api::namespaced(ctx.client.clone(), &ctx.settings.namespace);
+    loop {
+        let ip = match api.get_opt(SERVICE).await {
+            Ok(service) => service.and_then(|s| s.spec?.cluster_ip),
+            Err(error) => {
+                tracing::debug!(%error, "the Service {SERVICE} cannot be read");
+                None
+            }
+        };
+        if let (Some(ip), Some(ca)) = (ip, certs.bundle()) {
+            let server_name = certs::names(&ctx.settings.namespace).swap_remove(0);
+            let endpoint = Endpoint {
+                address: format!("{ip}:443"),
+                server_name,
+                ca: ca.to_string(),
+            };
+            *ctx.endpoint
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(endpoint);
+        }
+        let known = ctx
+            .endpoint
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .is_some();
+        tokio::time::sleep(Duration::from_secs(if known { 60 } else { 2 })).await;
+    }
+}

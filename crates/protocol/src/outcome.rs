@@ -16,7 +16,8 @@ pub struct Outcome {
     /// Unique id of the repository that was connected; absent when the connection failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_id: Option<String>,
-    /// Why the operation as a whole failed; absent on success and on a batch that failed for some members only.
+    /// Why the operation failed; absent on success. Beside letters it says why the first `F` failed (or that the
+    /// repository was replaced), and the letters count; without letters it is the repository's failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// What was done. Last, so that the letters end the message.

@@ -74,6 +74,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Builds operator and mover and puts each into an image named `<prefix>/holdfast-…`.
+///
+/// The mover's carries the kopia program that `KOPIA_BIN` names, if it names one.
 pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
     let step = Step::start("building operator and mover");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
@@ -91,7 +93,12 @@ pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
         step.note(format!("image {package}"));
         let program =
             executable(&messages, package).with_context(|| format!("cargo built no program {package}"))?;
-        let content = Content::program(&program)?;
+        let mut content = Content::program(&program)?;
+        if package == "holdfast-mover"
+            && let Some(kopia) = std::env::var_os("KOPIA_BIN")
+        {
+            content.add_program(Path::new(&kopia), "usr/bin/kopia")?;
+        }
         images.push(image::build(
             &folder,
             &format!("{prefix}/{package}"),

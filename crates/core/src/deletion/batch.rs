@@ -191,8 +191,8 @@ pub(crate) fn after(time: Timestamp, duration: SignedDuration) -> Timestamp {
 }
 
 impl Plan {
-    /// What is left of an earlier plan's batch, this plan having been made from facts read live: only members
-    /// that this plan would also delete now from the same repository object. The Job's name is that of what is
+    /// What is left of an earlier plan's batch, this plan having been made from the same lane with the batch's
+    /// repository, owners, namespaces and members read live (the others as cached): only members that this plan would also delete now from the same repository object. The Job's name is that of what is
     /// left. `None`: fire nothing.
     #[must_use]
     pub fn confirm(&self, batch: &Batch) -> Option<Batch> {

@@ -260,6 +260,12 @@ fn stamp_decides(member: &MemberFacts, context: &Context, torn_down: bool) -> bo
         }
 }
 
+/// Freshly stamped by retention or the history limit, and never part of a hold.
+#[must_use]
+pub fn is_own_prune(member: &MemberFacts, latched: bool) -> bool {
+    !latched && stamp_is_fresh(member) && matches!(member.stamp, Stamp::Retention | Stamp::FailedHistory)
+}
+
 /// A stamp counts only near the deletion it was written for (`docs/design.md` 3.7): a live object that still
 /// carries an old one must not smuggle a later deletion past the breaker.
 #[must_use]

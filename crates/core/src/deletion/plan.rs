@@ -100,11 +100,13 @@ impl Decision {
 /// What to do with a member's condition `DeletionHeld`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeldChange {
-    /// It is right as it is (the message may be refreshed, without an event).
+    /// It is right as it is. The message tells the state when it was marked; the current one stands on the
+    /// repository, or a growing wave would rewrite every member at every arrival.
     Keep,
     /// Set it to True, with the event `SnapshotDeletionHeld`. Only after the latch is recorded.
     Set,
-    /// The member rides: set it to False with this reason.
+    /// The member rides: set it to False with this reason, together with its claim (a member that
+    /// [`Plan::confirm`] drops keeps it).
     Clear(DeleteReason),
 }
 
@@ -115,7 +117,8 @@ pub struct RepositoryPlan {
     pub key: RepositoryKey,
     /// What to do with `status.deletionProtection.acknowledgement`.
     pub acknowledgement: AcknowledgementChange,
-    /// The annotation is not an RFC 3339 time: event `InvalidMassDeletionAck`, the breaker stays armed.
+    /// The annotation is not an RFC 3339 time: event `InvalidMassDeletionAck` (once for each value), the
+    /// breaker stays armed.
     pub invalid_acknowledgement: Option<String>,
     /// What to do with `status.deletionProtection.heldThrough`.
     pub held_through: LatchChange,

@@ -13,7 +13,7 @@ pub struct Settings {
     pub quiet_window: SignedDuration,
     /// Most members of a batch.
     pub max_members: usize,
-    /// Most bytes of all [`MemberFacts::document_bytes`] of a batch.
+    /// Most bytes of all [`crate::deletion::MemberFacts::document_bytes`] of a batch.
     pub max_bytes: usize,
     /// `maxConcurrentDeleteJobs`: most batch Jobs in the cluster; 0 is no cap.
     pub max_jobs: u32,

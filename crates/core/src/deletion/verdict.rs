@@ -321,6 +321,24 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lane => "Lane",
+            Self::InFlight => "InFlight",
+            Self::Skip => "SkipAnnotation",
+            Self::ApiGoingAway => "APIGoingAway",
+            Self::NothingRecorded => "NothingRecorded",
+            Self::Namespace => "NamespaceTeardown",
+            Self::OwnStamp => "OwnStamp",
+            Self::ScheduleGuard => "ScheduleGuard",
+            Self::Policy => "DeletionPolicy",
+            Self::SharedOrUnknown => "SharedOrUnknown",
+            Self::Breaker => "MassDeletionBreaker",
+        }
+    }
+
     /// Its number in `docs/design.md` 3.3; 0 for what comes before rule 1.
     #[must_use]
     pub fn number(self) -> u8 {

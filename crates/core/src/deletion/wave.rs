@@ -156,7 +156,8 @@ impl<'a> LaneFacts<'a> {
         };
         let context = self.context(member, repository);
         let riding = self.live_members.contains(member.uid.as_str());
-        let guarded = if riding && self.live.is_some_and(|live| live.started) {
+        let in_flight = riding && self.live.is_some_and(|live| live.started);
+        let guarded = if in_flight {
             Guarded::Decided(Verdict::InFlight, Rule::InFlight)
         } else {
             guard::judge(member, &context)
@@ -172,7 +173,12 @@ impl<'a> LaneFacts<'a> {
             repository,
             riding,
             latched: context.latched,
-            could_be_destructive: guard::could_be_destructive(member, &context),
+            could_be_destructive: if in_flight {
+                // Whatever its facts say now, the Job may delete it.
+                !guard::is_own_prune(member, context.latched)
+            } else {
+                guard::could_be_destructive(member, &context)
+            },
             covered: false,
             guarded,
             verdict,

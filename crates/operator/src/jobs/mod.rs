@@ -5,6 +5,7 @@
 //! document is created together with the Job (`docs/design.md` section 7).
 
 pub mod build;
+pub mod create;
 pub mod outcome;
 
 use crate::world::keys::RepositoryKey;

@@ -29,14 +29,14 @@ pub enum WriteError {
 
 impl From<kube::Error> for WriteError {
     fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) => match status.code {
-                404 => Self::Gone,
-                409 => Self::Conflict,
-                // A JSON patch whose `test` fails is answered 422.
-                422 if status.message.contains("test") => Self::Conflict,
-                _ => Self::Api(error),
-            },
+        let kube::Error::Api(status) = &error else {
+            return Self::Api(error);
+        };
+        match status.code {
+            404 => Self::Gone,
+            409 => Self::Conflict,
+            // A JSON patch whose `test` fails is answered 422.
+            422 if status.message.contains("test") => Self::Conflict,
             _ => Self::Api(error),
         }
     }

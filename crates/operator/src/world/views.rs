@@ -9,7 +9,7 @@ use holdfast_api::repository::{
 };
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
 use holdfast_api::snapshot::{
-    DeletionStatus, JobStatus, RecordedSnapshot, Resolved, Snapshot, SnapshotPhase, Timing,
+    DeletionStatus, JobStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase, Stats, Timing,
 };
 use holdfast_api::{SnapshotSchedule, names};
 use k8s_openapi::api::batch::v1::Job;
@@ -54,6 +54,12 @@ pub struct SnapshotStatusView {
     pub snapshot: Option<RecordedSnapshot>,
     /// When it ran.
     pub timing: Option<Timing>,
+    /// How much; written when a result is recorded, not kept from the watch.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub stats: Option<Stats>,
+    /// Why the run failed; as above.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<RunFailure>,
     /// Its mover Job.
     pub job: Option<JobStatus>,
     /// What it was pinned to.

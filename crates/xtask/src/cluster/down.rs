@@ -26,7 +26,7 @@ pub fn clean(paths: &ClusterPaths) -> Result<()> {
     if let Some(state) = &state {
         ours.extend(state.processes.iter().rev().cloned());
     }
-    let mut left = processes::end(&ours, Duration::from_secs(3));
+    let mut left = processes::end(&ours, Duration::from_secs(1));
     // Ending one may start another (a shim's last container), so look until nothing is found.
     for _ in 0..5 {
         let strays = processes::strays(paths);

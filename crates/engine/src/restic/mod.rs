@@ -1,0 +1,384 @@
+//! Restic's repository format through rustic_core, in this process.
+//!
+//! **Promises.** Everything [`crate::Engine`] promises, for a repository in a directory. Nothing is cached on
+//! disk. The unique id is the id in the repository's config file.
+//!
+//! **Assumes.** Nobody prunes with `instant_delete` beside us: an index that was read stays usable while packs
+//! are only marked (rustic frees them a day later).
+
+mod backend;
+mod convert;
+mod faults;
+mod place;
+
+use crate::{BackupRequest, Engine, EngineError, ErrorClass, Listing, Password, Repository, SnapshotInfo};
+use backend::StrictLocal;
+use convert::failed;
+use faults::{Faults, WatchedSource};
+use jiff::Timestamp;
+use place::Place;
+use rayon::prelude::*;
+use rustic_core::repofile::{ConfigFile, RepoFile, SnapshotFile, SnapshotId};
+use rustic_core::{
+    BackupOptions, ConfigOptions, Credentials, Excludes, FileType, Id, IndexedIdsStatus, KeyOptions,
+    LocalSource, LocalSourceFilterOptions, LocalSourceSaveOptions, OpenStatus, ParentOptions,
+    ReadBackend as _, RepositoryBackends, RepositoryOptions, RusticResult,
+};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Restic;
+
+type Opened = rustic_core::Repository<OpenStatus>;
+type Indexed = rustic_core::Repository<IndexedIdsStatus>;
+
+struct Connection {
+    root: PathBuf,
+    unique_id: String,
+    opened: Opened,
+    faults: Arc<Faults>,
+}
+
+/// Runs a call into rustic, which documents panics, and turns one into an error.
+fn guarded<T>(what: &str, call: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+        Err(EngineError::new(
+            ErrorClass::Failed,
+            what,
+            format!("the engine panicked: {}", panic_text(payload.as_ref())),
+            "This is a bug worth reporting; nothing was concluded from it",
+        ))
+    })
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no text".to_owned())
+}
+
+impl Engine for Restic {
+    fn deletes_need_silence(&self) -> bool {
+        false
+    }
+
+    fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+        const WHAT: &str = "the repository cannot be opened";
+        guarded(WHAT, || {
+            let next = "Check the repository's path, or allow its creation";
+            let absent = |why: &str| Err(EngineError::new(ErrorClass::NotInitialized, WHAT, why, next));
+            match place::look(at)? {
+                Place::Repository => {}
+                Place::Free => return absent("there is none in this directory"),
+                Place::Foreign(_) => return absent("there is none in this directory, only other files"),
+                Place::LostConfig => {
+                    return Err(EngineError::new(
+                        ErrorClass::Failed,
+                        WHAT,
+                        "its file `config` is missing while its data is there",
+                        "Restore that file from a copy of the repository",
+                    ));
+                }
+            }
+            let faults = Arc::new(Faults::default());
+            let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;
+            if backend
+                .list(FileType::Key)
+                .map_err(|e| failed(WHAT, &e))?
+                .is_empty()
+            {
+                return Err(EngineError::new(
+                    ErrorClass::Failed,
+                    WHAT,
+                    "it has no key files",
+                    "Restore its folder `keys` from a copy of the repository",
+                ));
+            }
+            let credentials = Credentials::password(password.expose());
+            let opened = closed(backend)
+                .and_then(|r| r.open(&credentials))
+                .map_err(|e| open_failed(WHAT, &e))?;
+            Ok(connection(at, opened, faults))
+        })
+    }
+
+    fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+        const WHAT: &str = "the repository cannot be created";
+        let unwritable = |cause: std::io::Error| {
+            EngineError::new(
+                ErrorClass::Unreachable,
+                WHAT,
+                cause,
+                "Check that the volume is mounted and writable for the mover's user",
+            )
+        };
+        guarded(WHAT, || {
+            // Judged before anything is written, and again under the lock.
+            place::look(at)?;
+            fs::create_dir_all(at).map_err(unwritable)?;
+            let lock = File::open(at).map_err(unwritable)?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(EngineError::new(
+                        ErrorClass::Failed,
+                        WHAT,
+                        "another process is creating one in the same directory",
+                        "Wait for it and connect",
+                    ));
+                }
+                // A file system without locks; the config file, written last, still decides.
+                Err(TryLockError::Error(_)) => {}
+            }
+            place::prepare(at)?;
+            let faults = Arc::new(Faults::default());
+            let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;
+            let credentials = Credentials::password(password.expose());
+            let opened = closed(backend)
+                .and_then(|r| r.init(&credentials, &KeyOptions::default(), &ConfigOptions::default()))
+                .map_err(|e| failed(WHAT, &e))?;
+            Ok(connection(at, opened, faults))
+        })
+    }
+}
+
+fn closed(backend: StrictLocal) -> RusticResult<rustic_core::Repository<()>> {
+    let mut options = RepositoryOptions::default();
+    options.no_cache = true;
+    rustic_core::Repository::new(&options, &RepositoryBackends::new(Arc::new(backend), None))
+}
+
+fn open_failed(what: &str, error: &rustic_core::RusticError) -> EngineError {
+    if error.is_incorrect_password() {
+        return EngineError::new(
+            ErrorClass::InvalidPassword,
+            what,
+            "the password does not fit any of its keys",
+            "Check the Secret that the repository names and the key inside it",
+        );
+    }
+    failed(what, error)
+}
+
+fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Box<dyn Repository> {
+    Box::new(Connection {
+        root: at.to_owned(),
+        unique_id: opened.config().id.to_hex().as_str().to_owned(),
+        opened,
+        faults,
+    })
+}
+
+fn hex(id: SnapshotId) -> String {
+    id.to_hex().as_str().to_owned()
+}
+
+impl Connection {
+    /// Reads the config again: whoever put another repository into the directory also changed it.
+    fn prove_identity(&self, what: &str) -> Result<(), EngineError> {
+        let replaced = |why: String| {
+            EngineError::new(
+                ErrorClass::Replaced,
+                what,
+                why,
+                "Put the recorded repository back, or record the new one",
+            )
+        };
+        let config: ConfigFile = self
+            .opened
+            .get_file(&<ConfigFile as RepoFile>::Id::default())
+            .map_err(|e| match convert::classify(&e) {
+                ErrorClass::Unreachable => failed(what, &e),
+                ErrorClass::InvalidPassword
+                | ErrorClass::NotInitialized
+                | ErrorClass::Replaced
+                | ErrorClass::SourceUnreadable
+                | ErrorClass::Failed => {
+                    replaced(format!("its config no longer opens ({})", convert::reason(&e)))
+                }
+            })?;
+        let now = config.id.to_hex();
+        if now.as_str() == self.unique_id {
+            return Ok(());
+        }
+        let now = now.as_str();
+        Err(replaced(format!(
+            "it has the unique id {now} instead of {}",
+            self.unique_id
+        )))
+    }
+
+    /// One readable record, `None` when it went away meanwhile, or its id when it cannot be read.
+    fn read(&self, id: SnapshotId) -> Option<Result<SnapshotInfo, String>> {
+        match self.opened.get_file::<SnapshotFile>(&id) {
+            Ok(file) => Some(Ok(convert::info(hex(id), &file))),
+            Err(_) => {
+                let path = self.root.join("snapshots").join(hex(id));
+                // Only a clear "no" makes it absent; doubt counts as present.
+                matches!(path.try_exists(), Ok(true) | Err(_)).then(|| Err(hex(id)))
+            }
+        }
+    }
+
+    /// The index as it is now. The master key is at hand, so no password is stretched again.
+    fn indexed(&self) -> RusticResult<Indexed> {
+        let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
+        closed(backend)?
+            .open(&Credentials::Masterkey(self.opened.key()))?
+            .to_indexed_ids()
+    }
+
+    fn take(
+        &self,
+        request: &BackupRequest,
+        index: &Indexed,
+        parent: Option<&String>,
+    ) -> Result<SnapshotFile, EngineError> {
+        let uid = &request.snapshot_uid;
+        let what = format!("the backup for {uid} failed");
+        let unreadable = |why: String| {
+            EngineError::new(
+                ErrorClass::SourceUnreadable,
+                &what,
+                why,
+                "Check that the volume is mounted and readable for the mover's user; nothing was recorded",
+            )
+        };
+        let shown = request.read_from.display();
+        fs::read_dir(&request.read_from).map_err(|cause| unreadable(format!("{shown}: {cause}")))?;
+        let snapshot = convert::snapshot_file(request, Timestamp::now())?;
+        self.faults.clear();
+        let source = LocalSource::new(
+            LocalSourceSaveOptions::default(),
+            &Excludes::default(),
+            &LocalSourceFilterOptions::default(),
+            &[&request.read_from],
+        )
+        .map_err(|e| unreadable(convert::reason(&e)))?;
+        let source = WatchedSource {
+            inner: source,
+            faults: Arc::clone(&self.faults),
+        };
+        // The parent is named, so that rustic need not read every snapshot to find it.
+        let parents = ParentOptions::default()
+            .force(parent.is_none())
+            .parents(parent.cloned().into_iter().collect::<Vec<_>>());
+        let options = BackupOptions::default()
+            .as_path(Some(PathBuf::from(&request.source.path)))
+            .no_scan(true)
+            .parent_opts(parents);
+        let done = index.archive(
+            &options,
+            &source,
+            snapshot,
+            std::slice::from_ref(&request.read_from),
+        );
+        if let Some(fault) = self.faults.summary() {
+            return Err(unreadable(fault));
+        }
+        done.map_err(|e| failed(&what, &e))
+    }
+}
+
+impl Repository for Connection {
+    fn unique_id(&self) -> &str {
+        &self.unique_id
+    }
+
+    fn list(&self) -> Result<Listing, EngineError> {
+        const WHAT: &str = "the snapshots cannot be listed";
+        guarded(WHAT, || {
+            self.prove_identity(WHAT)?;
+            let ids: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
+            let rows: Vec<_> = ids.par_iter().filter_map(|id| self.read(*id)).collect();
+            let mut listing = Listing::default();
+            for row in rows {
+                match row {
+                    Ok(info) => listing.snapshots.push(info),
+                    Err(id) => listing.unreadable.push(id),
+                }
+            }
+            listing.snapshots.sort_by(|a, b| a.id.cmp(&b.id));
+            listing.unreadable.sort();
+            Ok(listing)
+        })
+    }
+
+    fn back_up(
+        &mut self,
+        requests: &[BackupRequest],
+        taken: &mut dyn FnMut(usize, &SnapshotInfo),
+    ) -> Result<(), EngineError> {
+        const WHAT: &str = "the backup failed";
+        let mut newest: BTreeMap<(String, String), (Timestamp, String)> = BTreeMap::new();
+        for known in self.list()?.snapshots {
+            let key = (known.source.hostname, known.source.path);
+            let entry = (known.start, known.id);
+            if newest.get(&key).is_none_or(|held| *held < entry) {
+                newest.insert(key, entry);
+            }
+        }
+        let mut index: Option<Indexed> = None;
+        for (number, request) in requests.iter().enumerate() {
+            let key = (request.source.hostname.clone(), request.source.path.clone());
+            let done = guarded(WHAT, || {
+                let ready = match index.take() {
+                    Some(ready) => ready,
+                    None => self.indexed().map_err(|e| failed(WHAT, &e))?,
+                };
+                let file = self.take(request, &ready, newest.get(&key).map(|(_, id)| id))?;
+                // An index does not see what was added through it: keep it only if nothing was.
+                let added = file
+                    .summary
+                    .as_ref()
+                    .is_none_or(|s| s.data_blobs + s.tree_blobs > 0);
+                if !added {
+                    index = Some(ready);
+                }
+                Ok(convert::info(hex(file.id), &file))
+            })?;
+            newest.insert(key, (done.start, done.id.clone()));
+            taken(number, &done);
+        }
+        Ok(())
+    }
+
+    fn delete(&self, ids: &[String]) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshots cannot be deleted";
+        let mut parsed = BTreeSet::new();
+        for id in ids {
+            let whole: Id = id.parse().map_err(|_| {
+                let why = format!("`{id}` is not a whole snapshot id");
+                EngineError::new(
+                    ErrorClass::Failed,
+                    WHAT,
+                    why,
+                    "Name snapshots by the 64 digits of their id",
+                )
+            })?;
+            parsed.insert(SnapshotId::from(whole));
+        }
+        let parsed: Vec<SnapshotId> = parsed.into_iter().collect();
+        guarded(WHAT, || {
+            self.opened
+                .delete_snapshots(&parsed)
+                .map_err(|e| failed(WHAT, &e))?;
+            backend::sync_directory(&self.root.join("snapshots")).map_err(|cause| {
+                EngineError::new(
+                    ErrorClass::Unreachable,
+                    WHAT,
+                    cause,
+                    "Check that the volume is mounted",
+                )
+            })
+        })
+    }
+}

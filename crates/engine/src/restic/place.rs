@@ -1,0 +1,157 @@
+//! What is in a directory that is, or shall become, a repository.
+//!
+//! **Promises.** "Nothing is there" is said only after the directory was read. What an interrupted creation
+//! left (empty folders, a key, an unfinished config) is told apart from a repository that lost its config and
+//! from foreign files, and only the first may be built over.
+
+use crate::{EngineError, ErrorClass};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Folders that hold something worth keeping once they hold any file.
+const PRECIOUS: [&str; 3] = ["data", "index", "snapshots"];
+
+/// Files and folders of an unfinished creation, and what file systems put into a fresh volume.
+const HARMLESS: [&str; 4] = ["keys", "locks", "config-tmp-", "lost+found"];
+
+/// What a directory holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A config file: a repository.
+    Repository,
+    /// Nothing, or what an interrupted creation left.
+    Free,
+    /// A repository's files without the config.
+    LostConfig,
+    /// This entry belongs to something else.
+    Foreign(String),
+}
+
+/// Reads the directory and judges it. An absent directory is free.
+///
+/// # Errors
+/// [`ErrorClass::Unreachable`] when it cannot be read.
+pub(super) fn look(root: &Path) -> Result<Place, EngineError> {
+    judge(root).map_err(|cause| unreadable(root, &cause))
+}
+
+fn unreadable(root: &Path, cause: &io::Error) -> EngineError {
+    EngineError::new(
+        ErrorClass::Unreachable,
+        format!("the repository's directory {} cannot be read", root.display()),
+        cause,
+        "Check that the volume is mounted and readable for the mover's user",
+    )
+}
+
+fn judge(root: &Path) -> io::Result<Place> {
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Place::Free),
+        Err(cause) => return Err(cause),
+    };
+    let mut foreign = None;
+    let mut precious = false;
+    for entry in entries {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name == "config" {
+            return Ok(Place::Repository);
+        }
+        if PRECIOUS.contains(&name.as_ref()) {
+            precious |= has_files(&root.join(name.as_ref()))?;
+        } else if !HARMLESS.contains(&name.as_ref()) {
+            foreign = Some(name.into_owned());
+        }
+    }
+    Ok(match foreign {
+        Some(name) => Place::Foreign(name),
+        None if precious => Place::LostConfig,
+        None => Place::Free,
+    })
+}
+
+fn has_files(path: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return Ok(true);
+    }
+    for entry in fs::read_dir(path)? {
+        if has_files(&entry?.path())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Clears the way for a creation: refuses what must not be built over, and removes the keys of an interrupted
+/// one (a later opening could pick such a key, which does not decrypt the new config).
+///
+/// # Errors
+/// [`ErrorClass::Failed`] with what is in the way, [`ErrorClass::Unreachable`] when it cannot be read or written.
+pub(super) fn prepare(root: &Path) -> Result<(), EngineError> {
+    let refused = |why: String, next: &str| {
+        let what = format!("no repository is created in {}", root.display());
+        Err(EngineError::new(ErrorClass::Failed, what, why, next))
+    };
+    match look(root)? {
+        Place::Free => {}
+        Place::Repository => {
+            return refused("there is one already".to_owned(), "Connect to it instead");
+        }
+        Place::LostConfig => {
+            return refused(
+                "it holds a repository's data without the file `config`".to_owned(),
+                "Restore that file from a copy; creating a new repository would make the data unreadable",
+            );
+        }
+        Place::Foreign(name) => {
+            return refused(
+                format!("the directory is not empty (it has `{name}`)"),
+                "Choose an empty directory, or a subdirectory through the repository's path",
+            );
+        }
+    }
+    let keys = root.join("keys");
+    match fs::remove_dir_all(&keys) {
+        Ok(()) => Ok(()),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(unreadable(&keys, &cause)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_directory_is_judged_by_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        assert_eq!(look(&root.join("absent")).unwrap(), Place::Free);
+        assert_eq!(look(root).unwrap(), Place::Free);
+        fs::create_dir(root.join("lost+found")).unwrap();
+        fs::create_dir_all(root.join("data/00")).unwrap();
+        fs::create_dir_all(root.join("keys")).unwrap();
+        fs::write(root.join("keys/stale"), "x").unwrap();
+        fs::write(root.join("config-tmp-"), "").unwrap();
+        assert_eq!(look(root).unwrap(), Place::Free);
+        prepare(root).unwrap();
+        assert!(!root.join("keys").exists());
+        fs::write(root.join("data/00/pack"), "x").unwrap();
+        assert_eq!(look(root).unwrap(), Place::LostConfig);
+        assert!(prepare(root).unwrap_err().to_string().contains("config"));
+        fs::write(root.join("holiday.jpg"), "x").unwrap();
+        assert_eq!(look(root).unwrap(), Place::Foreign("holiday.jpg".to_owned()));
+        assert!(prepare(root).unwrap_err().to_string().contains("holiday.jpg"));
+        fs::write(root.join("config"), "x").unwrap();
+        assert_eq!(look(root).unwrap(), Place::Repository);
+        assert!(prepare(root).is_err());
+        fs::write(root.join("file"), "x").unwrap();
+        assert_eq!(
+            look(&root.join("file")).unwrap_err().class(),
+            ErrorClass::Unreachable
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! What every engine must do, written against the trait alone. An engine's test file calls each function here.
+//!
+//! Not tested: a directory that may only be read (these tests may run as root, whom file modes do not bind).
+//! Its place is taken by directories that are missing or are files, which bind everybody.
+
+use holdfast_engine::{
+    BackupRequest, Engine, ErrorClass, Listing, Password, Repository, SnapshotInfo, SourceIdentity,
+};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A repository's place and a source beside it.
+pub struct Bench {
+    dir: TempDir,
+}
+
+pub const PASSWORD: &str = "correct horse battery staple";
+
+pub fn password() -> Password {
+    Password::new(PASSWORD)
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("source/sub")).unwrap();
+        fs::write(dir.path().join("source/a"), "a".repeat(1000)).unwrap();
+        fs::write(dir.path().join("source/sub/b"), "b".repeat(500)).unwrap();
+        Self { dir }
+    }
+
+    pub fn repository(&self) -> PathBuf {
+        self.dir.path().join("repository")
+    }
+
+    pub fn source(&self) -> PathBuf {
+        self.dir.path().join("source")
+    }
+
+    pub fn request(&self, uid: &str) -> BackupRequest {
+        BackupRequest {
+            read_from: self.source(),
+            source: SourceIdentity {
+                username: "policy".to_owned(),
+                hostname: "namespace".to_owned(),
+                path: "/pvc/data".to_owned(),
+            },
+            cluster: "cluster-uid".to_owned(),
+            snapshot_uid: uid.to_owned(),
+            tags: BTreeMap::from([("team".to_owned(), "blue, red".to_owned())]),
+        }
+    }
+}
+
+/// Backs the bench's source up once for each uid.
+pub fn back_up(bench: &Bench, repository: &mut dyn Repository, uids: &[&str]) -> Vec<SnapshotInfo> {
+    let requests: Vec<_> = uids.iter().map(|u| bench.request(u)).collect();
+    let mut taken = Vec::new();
+    repository
+        .back_up(&requests, &mut |number, info| {
+            assert_eq!(number, taken.len(), "reported in order");
+            taken.push(info.clone());
+        })
+        .unwrap();
+    assert_eq!(taken.len(), uids.len());
+    taken
+}
+
+fn ids(listing: &Listing) -> Vec<&str> {
+    listing.snapshots.iter().map(|s| s.id.as_str()).collect()
+}
+
+fn class<T>(result: Result<T, holdfast_engine::EngineError>) -> ErrorClass {
+    match result {
+        Ok(_) => panic!("succeeded"),
+        Err(error) => {
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains(PASSWORD), "{text}");
+            assert!(!text.contains("another password"), "{text}");
+            error.class()
+        }
+    }
+}
+
+pub fn create_then_connect_have_one_stable_id(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let created = engine.create(&bench.repository(), &password()).unwrap();
+    assert_eq!(created.list().unwrap(), Listing::default());
+    for _ in 0..2 {
+        let again = engine.connect(&bench.repository(), &password()).unwrap();
+        assert_eq!(again.unique_id(), created.unique_id());
+        assert!(!again.unique_id().is_empty());
+    }
+    let other = Bench::new();
+    let other = engine.create(&other.repository(), &password()).unwrap();
+    assert_ne!(other.unique_id(), created.unique_id());
+}
+
+pub fn a_wrong_password_is_named_as_such(engine: &dyn Engine) {
+    let bench = Bench::new();
+    engine.create(&bench.repository(), &password()).unwrap();
+    let wrong = Password::new("another password");
+    assert_eq!(
+        class(engine.connect(&bench.repository(), &wrong)),
+        ErrorClass::InvalidPassword
+    );
+    assert!(!format!("{wrong:?}").contains("another"));
+}
+
+pub fn an_absent_repository_is_not_initialized(engine: &dyn Engine) {
+    let bench = Bench::new();
+    assert_eq!(
+        class(engine.connect(&bench.repository(), &password())),
+        ErrorClass::NotInitialized
+    );
+    assert!(!bench.repository().exists(), "connecting creates nothing");
+    fs::create_dir(bench.repository()).unwrap();
+    assert_eq!(
+        class(engine.connect(&bench.repository(), &password())),
+        ErrorClass::NotInitialized
+    );
+    assert_eq!(fs::read_dir(bench.repository()).unwrap().count(), 0);
+}
+
+pub fn a_place_that_cannot_be_read_is_not_absent(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let below_a_file = bench.source().join("a");
+    for place in [below_a_file.clone(), below_a_file.join("sub")] {
+        assert_eq!(
+            class(engine.connect(&place, &password())),
+            ErrorClass::Unreachable
+        );
+        assert_eq!(class(engine.create(&place, &password())), ErrorClass::Unreachable);
+    }
+}
+
+pub fn creating_never_builds_over_anything(engine: &dyn Engine) {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.repository().join("lost+found")).unwrap();
+    let unique_id = engine
+        .create(&bench.repository(), &password())
+        .unwrap()
+        .unique_id()
+        .to_owned();
+    assert_eq!(
+        class(engine.create(&bench.repository(), &password())),
+        ErrorClass::Failed
+    );
+    let still = engine.connect(&bench.repository(), &password()).unwrap();
+    assert_eq!(still.unique_id(), unique_id);
+    assert_eq!(
+        class(engine.create(&bench.source(), &password())),
+        ErrorClass::Failed
+    );
+    assert_eq!(fs::read_dir(bench.source()).unwrap().count(), 2, "untouched");
+}
+
+pub fn a_backup_is_listed_as_it_was_reported(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let before = Timestamp::now();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    let after = Timestamp::now();
+    let listing = repository.list().unwrap();
+    assert_eq!(listing.snapshots.len(), 2);
+    assert!(listing.unreadable.is_empty());
+    for (info, uid) in taken.iter().zip(["one", "two"]) {
+        assert_eq!(listing.find(&info.id), Some(info));
+        let request = bench.request(uid);
+        assert_eq!(info.source, request.source);
+        assert_eq!(info.cluster, Some(request.cluster));
+        assert_eq!(info.snapshot_uid, Some(request.snapshot_uid));
+        assert_eq!(info.tags, request.tags);
+        assert!(before <= info.start && info.start <= info.end.unwrap() && info.end.unwrap() <= after);
+        assert_eq!(info.sizes.unwrap().size_bytes, 1500);
+    }
+    let (first, second) = (taken[0].sizes.unwrap(), taken[1].sizes.unwrap());
+    assert_eq!(
+        (first.files_new, first.files_modified, first.files_unchanged),
+        (2, 0, 0)
+    );
+    assert_eq!(
+        (second.files_new, second.files_modified, second.files_unchanged),
+        (0, 0, 2)
+    );
+    assert!(first.bytes_new > 0);
+    assert_eq!(second.bytes_new, 0, "nothing changed, nothing is stored again");
+}
+
+pub fn a_change_is_stored_once(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    back_up(&bench, repository.as_mut(), &["one"]);
+    fs::write(bench.source().join("c"), "c".repeat(2000)).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["two", "three"]);
+    assert_eq!(taken[0].sizes.unwrap().files_new, 1);
+    assert!(taken[0].sizes.unwrap().bytes_new > 0);
+    assert_eq!(
+        taken[1].sizes.unwrap().bytes_new,
+        0,
+        "the index of the batch sees its own additions"
+    );
+}
+
+pub fn an_unreadable_source_writes_no_snapshot(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let mut bad = bench.request("two");
+    bad.read_from = bench.source().join("absent");
+    let requests = [bench.request("one"), bad, bench.request("three")];
+    let mut taken = Vec::new();
+    let result = repository.back_up(&requests, &mut |n, _| taken.push(n));
+    assert_eq!(class(result), ErrorClass::SourceUnreadable);
+    assert_eq!(taken, [0]);
+    assert_eq!(repository.list().unwrap().snapshots.len(), 1);
+}
+
+/// The unreadable part is a path that the kernel refuses for its length, which binds root too. It is built by
+/// renaming from the inside out, so that no call needs the long path.
+pub fn a_source_that_is_only_partly_readable_writes_no_snapshot(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let mut deepest = bench.source();
+    for _ in 0..20 {
+        deepest.push("d");
+    }
+    fs::create_dir_all(&deepest).unwrap();
+    fs::write(deepest.join("file"), "unreachable").unwrap();
+    for _ in 0..20 {
+        fs::rename(&deepest, deepest.with_file_name("d".repeat(250))).unwrap();
+        deepest.pop();
+    }
+    let result = repository.back_up(&[bench.request("one")], &mut |_, _| panic!("taken"));
+    assert_eq!(class(result), ErrorClass::SourceUnreadable);
+    assert!(repository.list().unwrap().snapshots.is_empty());
+    fs::remove_dir_all(bench.source().join("d".repeat(250))).unwrap();
+    back_up(&bench, repository.as_mut(), &["one"]);
+}
+
+pub fn reserved_tags_and_crooked_paths_are_refused(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let mut reserved = bench.request("one");
+    reserved
+        .tags
+        .insert("holdfast-cluster".to_owned(), "forged".to_owned());
+    let mut refused = vec![reserved];
+    for path in ["pvc/data", "/pvc/../data", "/pvc/./data", "/pvc/data/", ""] {
+        let mut crooked = bench.request("one");
+        crooked.source.path = path.to_owned();
+        refused.push(crooked);
+    }
+    for request in refused {
+        let result = repository.back_up(&[request], &mut |_, _| panic!("taken"));
+        assert_eq!(class(result), ErrorClass::Failed);
+    }
+    assert!(repository.list().unwrap().snapshots.is_empty());
+}
+
+pub fn deleting_takes_present_absent_and_repeated_ids(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two", "three"]);
+    let absent = "0".repeat(taken[0].id.len());
+    let asked = [&taken[0].id, &absent, &taken[1].id, &taken[0].id].map(Clone::clone);
+    repository.delete(&asked).unwrap();
+    assert_eq!(ids(&repository.list().unwrap()), [taken[2].id.as_str()]);
+    repository.delete(&asked).unwrap();
+    repository.delete(&[]).unwrap();
+    assert_eq!(ids(&repository.list().unwrap()), [taken[2].id.as_str()]);
+}
+
+pub fn a_part_of_an_id_deletes_nothing(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one"]);
+    for part in ["", "latest", &taken[0].id[..8]] {
+        let result = repository.delete(&[part.to_owned()]);
+        let left = repository.list().unwrap();
+        assert_eq!(left.snapshots.len(), 1, "{part:?}: {result:?}");
+    }
+}
+
+pub fn a_listing_is_fresh(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let ours = engine.create(&bench.repository(), &password()).unwrap();
+    assert!(ours.list().unwrap().snapshots.is_empty());
+    let mut theirs = engine.connect(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, theirs.as_mut(), &["one", "two"]);
+    assert_eq!(ours.list().unwrap().snapshots.len(), 2);
+    theirs.delete(&[taken[0].id.clone()]).unwrap();
+    assert_eq!(ids(&ours.list().unwrap()), [taken[1].id.as_str()]);
+}
+
+pub fn a_directory_that_went_away_is_never_empty(engine: &dyn Engine, parts: &[&str]) {
+    for part in parts {
+        let bench = Bench::new();
+        let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+        let taken = back_up(&bench, repository.as_mut(), &["one"]);
+        let place = match *part {
+            "" => bench.repository(),
+            part => bench.repository().join(part),
+        };
+        let aside = bench.repository().with_extension("aside");
+        fs::rename(&place, &aside).unwrap();
+        assert_eq!(
+            class(repository.list()),
+            ErrorClass::Unreachable,
+            "{part:?} missing"
+        );
+        fs::write(&place, "a file instead").unwrap();
+        assert_eq!(
+            class(repository.list()),
+            ErrorClass::Unreachable,
+            "{part:?} is a file"
+        );
+        let _ = repository.delete(&[taken[0].id.clone()]);
+        fs::remove_file(&place).unwrap();
+        fs::rename(&aside, &place).unwrap();
+        assert_eq!(ids(&repository.list().unwrap()), [taken[0].id.as_str()]);
+    }
+}
+
+pub fn another_repository_in_its_place_is_noticed(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let repository = engine.create(&bench.repository(), &password()).unwrap();
+    fs::rename(bench.repository(), bench.repository().with_extension("aside")).unwrap();
+    engine.create(&bench.repository(), &password()).unwrap();
+    assert_eq!(class(repository.list()), ErrorClass::Replaced);
+}
+
+/// Damages one recorded snapshot; it must stay listed as present, and the others readable.
+pub fn a_damaged_record_counts_as_present(engine: &dyn Engine, record: impl Fn(&Path, &str) -> PathBuf) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    fs::write(record(&bench.repository(), &taken[0].id), "damaged").unwrap();
+    let listing = repository.list().unwrap();
+    assert!(listing.contains(&taken[0].id));
+    assert_eq!(listing.unreadable, [taken[0].id.clone()]);
+    assert_eq!(ids(&listing), [taken[1].id.as_str()]);
+    back_up(&bench, repository.as_mut(), &["three"]);
+}

@@ -1,0 +1,127 @@
+//! The Restic engine against the conformance suite, and what is particular to it.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod conformance;
+
+use conformance::{Bench, PASSWORD, back_up, password};
+use holdfast_engine::restic::Restic;
+use holdfast_engine::{Engine, ErrorClass};
+use std::fs;
+use std::process::Command;
+
+macro_rules! conforms {
+    ($($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            conformance::$name(&Restic);
+        })*
+    };
+}
+
+conforms!(
+    create_then_connect_have_one_stable_id,
+    a_wrong_password_is_named_as_such,
+    an_absent_repository_is_not_initialized,
+    a_place_that_cannot_be_read_is_not_absent,
+    creating_never_builds_over_anything,
+    a_backup_is_listed_as_it_was_reported,
+    a_change_is_stored_once,
+    an_unreadable_source_writes_no_snapshot,
+    a_source_that_is_only_partly_readable_writes_no_snapshot,
+    reserved_tags_and_crooked_paths_are_refused,
+    deleting_takes_present_absent_and_repeated_ids,
+    a_part_of_an_id_deletes_nothing,
+    a_listing_is_fresh,
+    another_repository_in_its_place_is_noticed,
+);
+
+#[test]
+fn a_directory_that_went_away_is_never_empty() {
+    conformance::a_directory_that_went_away_is_never_empty(&Restic, &["", "snapshots"]);
+}
+
+#[test]
+fn a_damaged_record_counts_as_present() {
+    conformance::a_damaged_record_counts_as_present(&Restic, |root, id| root.join("snapshots").join(id));
+}
+
+#[test]
+fn deletes_need_no_silence() {
+    assert!(!Restic.deletes_need_silence());
+}
+
+#[test]
+fn an_interrupted_creation_is_made_good() {
+    let bench = Bench::new();
+    let root = bench.repository();
+    Restic.create(&root, &password()).unwrap();
+    // What a crash before the config's last rename leaves: folders, a key, an unfinished config.
+    fs::rename(root.join("config"), root.join("config-tmp-")).unwrap();
+    assert_eq!(
+        Restic.connect(&root, &password()).err().unwrap().class(),
+        ErrorClass::NotInitialized
+    );
+    Restic.create(&root, &password()).unwrap();
+    assert_eq!(
+        fs::read_dir(root.join("keys")).unwrap().count(),
+        1,
+        "no key of the first attempt is left"
+    );
+    let mut repository = Restic.connect(&root, &password()).unwrap();
+    back_up(&bench, repository.as_mut(), &["one"]);
+}
+
+#[test]
+fn a_lost_config_is_not_built_over() {
+    let bench = Bench::new();
+    let root = bench.repository();
+    let mut repository = Restic.create(&root, &password()).unwrap();
+    back_up(&bench, repository.as_mut(), &["one"]);
+    fs::remove_file(root.join("config")).unwrap();
+    assert_eq!(
+        Restic.connect(&root, &password()).err().unwrap().class(),
+        ErrorClass::Failed
+    );
+    assert_eq!(
+        Restic.create(&root, &password()).err().unwrap().class(),
+        ErrorClass::Failed
+    );
+}
+
+#[test]
+fn restic_itself_agrees() {
+    let restic = Command::new("restic").arg("version").output();
+    if restic.is_err() {
+        println!("skipped: no restic");
+        return;
+    }
+    let bench = Bench::new();
+    let mut repository = Restic.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    repository.delete(&[taken[0].id.clone()]).unwrap();
+    let run = |args: &[&str]| {
+        let output = Command::new("restic")
+            .arg("--no-cache")
+            .arg("--repo")
+            .arg(bench.repository())
+            .args(args)
+            .env("RESTIC_PASSWORD", PASSWORD)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["check", "--read-data"]);
+    let listed = run(&["snapshots", "--json"]);
+    let has = |id: &str| listed.contains(&format!("\"id\":\"{id}\""));
+    assert!(has(&taken[1].id) && !has(&taken[0].id), "{listed}");
+    assert!(
+        listed.contains("/pvc/data") && listed.contains("holdfast-snapshot=two"),
+        "{listed}"
+    );
+    assert_eq!(run(&["dump", &taken[1].id, "/pvc/data/sub/b"]), "b".repeat(500));
+}

@@ -1,0 +1,122 @@
+//! The one gate through which every mover Job is created (`docs/design.md` section 7).
+//!
+//! **Promises.** CREATE only, never apply: a Job that exists is reported, not overwritten. The namespace's
+//! mover ServiceAccount exists before. Nothing is created without leadership.
+
+use super::build::Mover;
+use crate::context::{Context, Error};
+use holdfast_api::names;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, ServiceAccount};
+use kube::api::{Api, PostParams};
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+
+/// What CREATE answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created {
+    /// The Job is new.
+    Yes(Box<Job>),
+    /// A Job of this name exists.
+    Exists,
+    /// The namespace is terminating or gone: no Job can be created there.
+    NoPlace,
+}
+
+/// Creates a mover Job.
+///
+/// # Errors
+/// [`Error`].
+pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
+    let job = mover.job()?;
+    ctx.leadership.guard()?;
+    if !ensure_service_account(ctx, &mover.namespace).await? {
+        return Ok(Created::NoPlace);
+    }
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &mover.namespace);
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    ctx.leadership.guard()?;
+    match api.create(&params, &job).await {
+        Ok(job) => Ok(Created::Yes(Box::new(job))),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Exists),
+        Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(Created::NoPlace),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_no_place(status: &kube::core::Status) -> bool {
+    status.code == 404 || (status.code == 403 && status.message.contains("being terminated"))
+}
+
+/// Makes sure that the namespace has the movers' ServiceAccount (without any rights). False: no place.
+async fn ensure_service_account(ctx: &Context, namespace: &str) -> Result<bool, Error> {
+    let api: Api<ServiceAccount> = Api::namespaced(ctx.client.clone(), namespace);
+    if api.get_opt(names::MOVER_SERVICE_ACCOUNT).await?.is_some() {
+        return Ok(true);
+    }
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": names::MOVER_SERVICE_ACCOUNT,
+            "namespace": namespace,
+            "labels": { names::MANAGED_BY_LABEL: names::MANAGED_BY },
+        },
+        "automountServiceAccountToken": false,
+    });
+    let account: ServiceAccount =
+        serde_json::from_value(account).map_err(crate::jobs::build::BuildError::from)?;
+    match api.create(&PostParams::default(), &account).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(true),
+        Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is known of a password Secret without reading it into a log or a status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretFact {
+    /// It is there and has the key; its resourceVersion.
+    Usable(String),
+    /// There is none of this name.
+    Missing,
+    /// It lacks the key.
+    NoKey,
+}
+
+/// Looks at a password Secret: whether it exists and has the key. Its content is dropped at once.
+///
+/// # Errors
+/// [`Error`].
+pub async fn secret(ctx: &Context, namespace: &str, name: &str, key: &str) -> Result<SecretFact, Error> {
+    let api: Api<Secret> = Api::namespaced(ctx.client.clone(), namespace);
+    let Some(secret) = api.get_opt(name).await? else {
+        return Ok(SecretFact::Missing);
+    };
+    let has_key = secret
+        .data
+        .as_ref()
+        .is_some_and(|d| d.get(key).is_some_and(|v| !v.0.is_empty()));
+    if !has_key {
+        return Ok(SecretFact::NoKey);
+    }
+    Ok(SecretFact::Usable(
+        secret.metadata.resource_version.unwrap_or_default(),
+    ))
+}
+
+/// Whether a claim exists.
+///
+/// # Errors
+/// [`Error`].
+pub async fn claim_exists(ctx: &Context, namespace: &str, name: &str) -> Result<bool, Error> {
+    let api: Api<PartialObjectMeta<PersistentVolumeClaim>> = Api::namespaced(ctx.client.clone(), namespace);
+    Ok(api
+        .get_opt(name)
+        .await?
+        .is_some_and(|c| c.metadata.deletion_timestamp.is_none()))
+}

@@ -1,0 +1,9 @@
+//! Protect: the controllers, one folder per kind, each `observe -> decide -> act -> report`.
+
+pub mod policy;
+pub mod repository;
+pub mod schedule;
+pub mod snapshot;
+mod worker;
+
+pub use worker::start;

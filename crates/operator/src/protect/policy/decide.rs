@@ -1,0 +1,155 @@
+//! What a policy prunes and says: pure, time and facts as arguments.
+
+use crate::world::keys::RepositoryKey;
+use crate::world::views::SnapshotView;
+use holdfast_api::shared::Origin;
+use holdfast_api::snapshot::SnapshotPhase;
+use holdfast_api::{SnapshotPolicy, conditions, names};
+use holdfast_core::retention::{self, Completed, Keep, stamp};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Facts about one policy.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The policy.
+    pub policy: Arc<SnapshotPolicy>,
+    /// The repository it names.
+    pub repository: Option<RepositoryKey>,
+    /// Whether that object exists.
+    pub repository_exists: bool,
+    /// Every Snapshot that names this policy.
+    pub snapshots: Vec<Arc<SnapshotView>>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Whether the policy can work; the word and the sentence of its conditions.
+    pub ready: bool,
+    /// Whether a person has to act.
+    pub stalled: bool,
+    /// The word.
+    pub reason: &'static str,
+    /// The sentence.
+    pub message: String,
+    /// Successful Snapshots that count.
+    pub active: usize,
+    /// End of the newest successful run.
+    pub last_success: Option<Timestamp>,
+    /// To stamp and delete.
+    pub prune: Vec<Arc<SnapshotView>>,
+    /// Live objects whose stamp is old: they lose it.
+    pub unstamp: Vec<Arc<SnapshotView>>,
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
+    let policy = &facts.policy;
+    let active: Vec<&Arc<SnapshotView>> = facts.snapshots.iter().filter(|s| counts(s)).collect();
+    let ended = |s: &SnapshotView| s.status.as_ref()?.timing.as_ref()?.end_time;
+    let mut decision = Decision {
+        ready: true,
+        stalled: false,
+        reason: "PolicyReady",
+        message: "The policy is in force.".into(),
+        active: active.len(),
+        last_success: active.iter().filter_map(|s| ended(s)).max(),
+        prune: Vec::new(),
+        unstamp: facts
+            .snapshots
+            .iter()
+            .filter(|s| has_old_stamp(s, now))
+            .cloned()
+            .collect(),
+    };
+    let refusals = holdfast_api::validate::policy(&policy.spec);
+    if !refusals.is_empty() {
+        decision.ready = false;
+        decision.stalled = true;
+        decision.reason = "InvalidSpec";
+        decision.message = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        return decision;
+    }
+    if policy.spec.suspend {
+        decision.ready = false;
+        decision.reason = "Suspended";
+        decision.message = "spec.suspend is set: no backups and no pruning. Set it to false to go on.".into();
+        return decision;
+    }
+    if !facts.repository_exists {
+        decision.ready = false;
+        decision.reason = "RepositoryNotFound";
+        let named = facts
+            .repository
+            .as_ref()
+            .map_or_else(|| "repository".to_owned(), ToString::to_string);
+        decision.message = format!("The {named} does not exist. Create it, or name another one.");
+        return decision;
+    }
+    let keep = policy.spec.retention.as_ref().map(|r| Keep {
+        latest: r.keep_latest,
+        ..Keep::default()
+    });
+    let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s)).collect();
+    let retained = retention::retain(&completed, keep.as_ref());
+    let by_uid: BTreeMap<&str, &Arc<SnapshotView>> = active.iter().map(|s| (s.uid(), *s)).collect();
+    decision.prune = retained
+        .prune
+        .iter()
+        .filter_map(|uid| by_uid.get(uid.as_str()).map(|s| Arc::clone(s)))
+        .collect();
+    decision
+}
+
+/// A Snapshot as retention sees it. Each repository has a history of its own: a policy that moved does not prune
+/// what it left behind by what it has now.
+fn completed(view: &SnapshotView) -> Option<Completed> {
+    let status = view.status.as_ref()?;
+    let source = status
+        .snapshot
+        .as_ref()?
+        .identity
+        .as_ref()
+        .map(|i| i.source_path.clone());
+    let repository = view.pin().map(|k| k.to_string()).unwrap_or_default();
+    Some(Completed {
+        uid: view.uid().to_owned(),
+        id: view.snapshot_id()?.to_owned(),
+        group: format!("{repository}|{}", source.unwrap_or_default()),
+        ended_at: status.timing.as_ref()?.end_time?,
+        pinned: false,
+        vanished: conditions::is_true(&status.conditions, "Vanished"),
+    })
+}
+
+/// Whether retention counts it: succeeded, with a recorded snapshot, not being deleted, ours by origin.
+fn counts(view: &SnapshotView) -> bool {
+    let origin = view
+        .label(names::ORIGIN_LABEL)
+        .map_or(Origin::Manual, Origin::parse);
+    let ours = match origin {
+        Origin::Scheduled | Origin::Manual | Origin::Adopted => true,
+        Origin::Discovered | Origin::Replicated | Origin::Unknown => false,
+    };
+    ours && view.metadata.deletion_timestamp.is_none()
+        && view.phase() == Some(SnapshotPhase::Succeeded)
+        && view.snapshot_id().is_some()
+}
+
+/// A live object whose stamp's delete never happened: a later deletion by a person must not be taken for a prune.
+fn has_old_stamp(view: &SnapshotView, now: Timestamp) -> bool {
+    if view.metadata.deletion_timestamp.is_some() || view.annotation(names::PRUNED_BY).is_none() {
+        return false;
+    }
+    stamp::is_left_over(
+        view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok()),
+        now,
+    )
+}

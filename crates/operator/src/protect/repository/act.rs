@@ -1,0 +1,294 @@
+//! Carrying out a step: records before acts.
+
+use super::decide::{Reason, Step};
+use super::observe::{Facts, JobFact};
+use super::report::{self, Said};
+use crate::context::{Context, Error};
+use crate::jobs::build::{Mover, repository_path};
+use crate::jobs::create::{Created, create};
+use crate::jobs::outcome::Read;
+use crate::jobs::{job_name, name_repository};
+use crate::runtime::queue::Next;
+use crate::runtime::write;
+use crate::world::views::RepositoryView;
+use holdfast_api::names;
+use holdfast_api::repository::{CatalogStatus, ConnectionStatus, StorageStats};
+use holdfast_protocol::outcome::OperationResult;
+use holdfast_protocol::work::{EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, PropagationPolicy};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Seconds that a bootstrap or listing Job may take.
+const DEADLINE_SECONDS: i64 = 120;
+
+/// Carries out one step and says when to look again.
+pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp) -> Result<Next, Error> {
+    let view = &facts.view;
+    match step {
+        Step::Settle(reason, message, again) => {
+            let said = Said { reason, message };
+            report::write(ctx, facts, &said, now, |_| {}).await?;
+            Ok(again.map_or(Next::Settled, |d| Next::After(to_std(d))))
+        }
+        Step::Connect { create } => connect(ctx, facts, create, now).await,
+        Step::Recycle(job) => {
+            remove(ctx, &job).await?;
+            Ok(Next::Settled)
+        }
+        Step::Record {
+            unique_id,
+            snapshots,
+            created,
+        } => {
+            let message = if created {
+                "The repository was created."
+            } else {
+                "The repository is connected."
+            };
+            let said = Said {
+                reason: Reason::Connected,
+                message: message.into(),
+            };
+            let inputs = facts.inputs.clone();
+            report::write(ctx, facts, &said, now, |status| {
+                status.unique_id = Some(unique_id);
+                status.connection = Some(ConnectionStatus {
+                    failures: 0,
+                    next_attempt_at: None,
+                    inputs: Some(inputs),
+                });
+                status.storage_stats = Some(StorageStats {
+                    snapshot_count: i64::try_from(snapshots).ok(),
+                    last_observed_at: Some(now),
+                    total_size: status.storage_stats.as_ref().and_then(|s| s.total_size),
+                });
+            })
+            .await?;
+            remove_bootstrap(ctx, facts).await?;
+            Ok(Next::Settled)
+        }
+        Step::Failed(reason, message, at) => {
+            let failures = view.status.connection.as_ref().map_or(0, |c| c.failures) + 1;
+            let inputs = facts.inputs.clone();
+            let said = Said { reason, message };
+            report::write(ctx, facts, &said, now, |status| {
+                status.connection = Some(ConnectionStatus {
+                    failures,
+                    next_attempt_at: Some(at),
+                    inputs: Some(inputs),
+                });
+            })
+            .await?;
+            remove_bootstrap(ctx, facts).await?;
+            Ok(Next::After(Duration::from_secs(10)))
+        }
+        Step::List(request) => list(ctx, facts, &request).await,
+        Step::Listed(job) => listed(ctx, facts, &job, now).await,
+    }
+}
+
+fn to_std(d: SignedDuration) -> Duration {
+    Duration::try_from(d)
+        .unwrap_or_default()
+        .max(Duration::from_millis(500))
+}
+
+/// How movers reach the repository of this object.
+#[must_use]
+pub fn access(view: &RepositoryView) -> RepositoryAccess {
+    RepositoryAccess {
+        engine: EngineKind::Restic,
+        path: repository_path(view.filesystem().map_or("/", |(_, path)| path)),
+        password_key: view.spec.encryption.password_secret_ref.key.clone(),
+        unique_id: view.unique_id().map(str::to_owned),
+    }
+}
+
+fn mover(ctx: &Context, facts: &Facts, op: &'static str, operation: Operation) -> Mover {
+    let view = &facts.view;
+    let cluster = if view.key.namespace().is_none() {
+        "cluster-"
+    } else {
+        ""
+    };
+    let what = if op == names::OP_LIST { "list" } else { "bootstrap" };
+    Mover {
+        name: job_name(&format!("{cluster}{}-{what}", view.key.name())),
+        namespace: facts.place.clone(),
+        op,
+        owner_uid: view.uid().to_owned(),
+        works_for: name_repository(&view.key),
+        owner: view.key.namespace().map(|_| owner(view)),
+        document: WorkDocument {
+            version: holdfast_protocol::VERSION,
+            cluster: ctx.cluster.clone(),
+            repository: access(view),
+            operation,
+            results: None,
+        },
+        image: ctx.settings.mover_image.clone(),
+        pull_policy: ctx.settings.mover_pull_policy.clone(),
+        repository_claim: view.filesystem().map(|(c, _)| c.to_owned()).unwrap_or_default(),
+        secret: view.spec.encryption.password_secret_ref.name.clone(),
+        secret_key: view.spec.encryption.password_secret_ref.key.clone(),
+        sources: Vec::new(),
+        backoff_limit: 0,
+        active_deadline_seconds: DEADLINE_SECONDS,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+fn owner(view: &RepositoryView) -> OwnerReference {
+    OwnerReference {
+        api_version: names::API_VERSION.to_owned(),
+        kind: view.key.kind().to_owned(),
+        name: view.key.name().to_owned(),
+        uid: view.uid().to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}
+
+async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp) -> Result<Next, Error> {
+    let mut mover = mover(
+        ctx,
+        facts,
+        names::OP_BOOTSTRAP,
+        Operation::Bootstrap { create: may_create },
+    );
+    mover
+        .annotations
+        .insert(names::CONNECTION_INPUTS.into(), facts.inputs.clone());
+    let name = mover.name.clone();
+    let said = match create(ctx, &mover).await? {
+        Created::Yes(_) => Said {
+            reason: Reason::Connecting,
+            message: format!("Job {}/{name} connects.", facts.place),
+        },
+        // Seen by the next event; a foreign Job of this name never becomes ours.
+        Created::Exists => return Ok(Next::After(Duration::from_secs(5))),
+        Created::NoPlace => Said {
+            reason: Reason::NoPlaceToRun,
+            message: format!(
+                "Namespace {} takes no new Jobs: it is missing or being deleted.",
+                facts.place
+            ),
+        },
+    };
+    report::write(ctx, facts, &said, now, |_| {}).await?;
+    Ok(Next::After(Duration::from_secs(10)))
+}
+
+async fn remove_bootstrap(ctx: &Context, facts: &Facts) -> Result<(), Error> {
+    match &facts.bootstrap {
+        Some(job) => remove(ctx, job).await,
+        None => Ok(()),
+    }
+}
+
+async fn remove(ctx: &Context, job: &JobFact) -> Result<(), Error> {
+    if job.job.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    ctx.leadership.guard()?;
+    let key = job.job.key();
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let uid = job.job.metadata.uid.as_deref().unwrap_or_default();
+    Ok(write::delete(&api, &key.name, uid, None, PropagationPolicy::Background).await?)
+}
+
+async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error> {
+    let endpoint = ctx
+        .endpoint
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clone();
+    let Some(endpoint) = endpoint else {
+        return Ok(Next::After(Duration::from_secs(2)));
+    };
+    let mut mover = mover(ctx, facts, names::OP_LIST, Operation::List {});
+    let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(request));
+    mover.document.results = Some(ResultsEndpoint {
+        address: endpoint.address,
+        server_name: endpoint.server_name,
+        ca: endpoint.ca,
+        scan: scan.clone(),
+    });
+    mover
+        .annotations
+        .insert(names::SCAN_REQUEST.into(), request.to_owned());
+    // Expected before it can arrive.
+    if ctx.results.expect(&scan, &facts.place).is_err() {
+        return Ok(Next::After(Duration::from_secs(30)));
+    }
+    create(ctx, &mover).await?;
+    Ok(Next::After(Duration::from_secs(10)))
+}
+
+async fn listed(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
+    let request = job
+        .job
+        .annotation(names::SCAN_REQUEST)
+        .unwrap_or_default()
+        .to_owned();
+    let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(&request));
+    let listing = match &job.read {
+        Read::Outcome { outcome, .. } => match (&outcome.result, &outcome.error) {
+            (
+                OperationResult::Listed {
+                    snapshots,
+                    chunks,
+                    digest,
+                },
+                None,
+            ) => ctx
+                .results
+                .finish(&scan, *chunks, *snapshots, digest)
+                .map_err(|void| void.to_string()),
+            (_, Some(failure)) => Err(failure.message.clone()),
+            (_, None) => Err("the mover answered something else than was asked".to_owned()),
+        },
+        Read::Unreadable(why) => Err(why.clone()),
+    };
+    ctx.results.forget(&scan);
+    let said = Said {
+        reason: Reason::Connected,
+        message: "The repository is connected.".into(),
+    };
+    report::write(ctx, facts, &said, now, |status| {
+        let mut catalog = status.catalog.clone().unwrap_or_default();
+        match &listing {
+            Ok(rows) => {
+                let total = rows
+                    .iter()
+                    .filter_map(|r| r.size_bytes)
+                    .fold(0u64, u64::saturating_add);
+                status.storage_stats = Some(StorageStats {
+                    snapshot_count: i64::try_from(rows.len()).ok(),
+                    total_size: i64::try_from(total).ok(),
+                    last_observed_at: Some(now),
+                });
+                catalog = CatalogStatus {
+                    scan_request_honored: Some(request.clone()),
+                    last_refresh_at: Some(now),
+                    last_error: None,
+                };
+            }
+            // The request stays open and is tried again.
+            Err(why) => catalog.last_error = Some(why.clone()),
+        }
+        status.catalog = Some(catalog);
+    })
+    .await?;
+    remove(ctx, job).await?;
+    Ok(if listing.is_ok() {
+        Next::Settled
+    } else {
+        Next::After(Duration::from_secs(10))
+    })
+}

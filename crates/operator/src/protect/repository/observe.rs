@@ -1,0 +1,101 @@
+//! What the decision on a repository rests on.
+
+use crate::context::{Context, Error};
+use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::jobs::outcome::{self, Read};
+use crate::jobs::short_hash;
+use crate::world::views::{JobState, JobView, RepositoryView};
+use holdfast_api::names;
+use std::sync::Arc;
+
+/// Facts about one repository object.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The object.
+    pub view: Arc<RepositoryView>,
+    /// Where its Jobs run.
+    pub place: String,
+    /// The password Secret there.
+    pub secret: SecretFact,
+    /// Whether the claim of the backend is there.
+    pub claim: bool,
+    /// Hash of what a connection is made with.
+    pub inputs: String,
+    /// The bootstrap Job, if there is one.
+    pub bootstrap: Option<JobFact>,
+    /// The listing Job, if there is one.
+    pub list: Option<JobFact>,
+    /// Other objects over the same physical repository.
+    pub shared_with: Vec<String>,
+    /// Namespaces that may use a ClusterRepository.
+    pub allowed_namespaces: Option<u32>,
+}
+
+/// A Job and, when it ended, what it left.
+#[derive(Debug, Clone)]
+pub struct JobFact {
+    /// The Job.
+    pub job: Arc<JobView>,
+    /// How far it is.
+    pub state: JobState,
+    /// What it left, or why its container has not started.
+    pub read: Read,
+}
+
+/// Gathers the facts; reads Secret and claim live.
+pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Error> {
+    let place = view.place(&ctx.settings.namespace).to_owned();
+    let reference = &view.spec.encryption.password_secret_ref;
+    let secret_fact = secret(ctx, &place, &reference.name, &reference.key).await?;
+    let claim = match view.filesystem() {
+        Some((claim, _)) => claim_exists(ctx, &place, claim).await?,
+        None => false,
+    };
+    let version = match &secret_fact {
+        SecretFact::Usable(version) => version.as_str(),
+        SecretFact::Missing | SecretFact::NoKey => "",
+    };
+    let backend = serde_json::to_string(&view.spec.backend).map_err(crate::jobs::build::BuildError::from)?;
+    let inputs = short_hash(&format!(
+        "{:?}|{backend}|{}|{}|{version}",
+        view.spec.engine, reference.name, reference.key
+    ));
+    let lane = ctx.world.lane_of(&view.key);
+    let others = ctx
+        .world
+        .repositories_of(&lane)
+        .into_iter()
+        .filter(|r| r.key != view.key);
+    let shared_with = others.map(|r| r.key.to_string()).collect();
+    let allowed_namespaces = view.allowed.as_ref().map(|allowed| {
+        let n = ctx
+            .world
+            .count_namespaces(|name, ns| super::super::snapshot::allows(allowed, name, &ns.labels));
+        u32::try_from(n).unwrap_or(u32::MAX)
+    });
+    Ok(Facts {
+        bootstrap: job_fact(ctx, &view, names::OP_BOOTSTRAP).await?,
+        list: job_fact(ctx, &view, names::OP_LIST).await?,
+        view,
+        place,
+        secret: secret_fact,
+        claim,
+        inputs,
+        shared_with,
+        allowed_namespaces,
+    })
+}
+
+async fn job_fact(ctx: &Context, view: &RepositoryView, op: &str) -> Result<Option<JobFact>, Error> {
+    let jobs = ctx.world.jobs_of(view.uid());
+    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
+        return Ok(None);
+    };
+    let key = job.key();
+    let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
+}

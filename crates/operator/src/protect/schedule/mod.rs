@@ -1,0 +1,41 @@
+//! Schedules: they create Snapshots, one per slot, named by the slot.
+//!
+//! **Promises.** A slot is recorded before its Snapshot is created, so that a crash in between meets the same
+//! name again; the Snapshot's first status (origin, phase Pending) is written by the schedule that made it
+//! (`docs/design.md` 3.7). An edit of `onScheduleDelete` reaches the children already made.
+//!
+//! **Assumes.** Which slot runs is `core::schedule`'s decision.
+
+mod act;
+mod observe;
+#[cfg(test)]
+mod tests;
+
+use crate::context::{Context, Error};
+use crate::runtime::queue::Next;
+use crate::world::keys::ObjectKey;
+use holdfast_core::schedule::decide;
+use jiff::Timestamp;
+
+/// One pass over one schedule.
+///
+/// # Errors
+/// [`Error`].
+pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
+    let Some(schedule) = ctx.world.schedule(key) else {
+        return Ok(Next::Settled);
+    };
+    if schedule.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
+        return Ok(Next::Settled);
+    }
+    let now = Timestamp::now();
+    let observed = observe::observe(ctx, key, schedule);
+    let timetable = match &observed.timetable {
+        Ok(timetable) => timetable,
+        Err(refused) => return act::refuse(ctx, key, &observed, refused, now).await,
+    };
+    match decide(&observed.facts, timetable, now) {
+        Ok(plan) => act::carry_out(ctx, key, &observed, plan, now).await,
+        Err(error) => act::refuse(ctx, key, &observed, &error.to_string(), now).await,
+    }
+}

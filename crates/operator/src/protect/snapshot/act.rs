@@ -1,0 +1,351 @@
+//! Carrying out a step: the pin is recorded before the Job is created.
+
+use super::decide::Step;
+use super::observe::{Blocked, Facts, JobFact, Possible};
+use super::result;
+use crate::context::{Context, Error};
+use crate::jobs::build::Mover;
+use crate::jobs::create::{Created, create};
+use crate::jobs::job_name;
+use crate::jobs::outcome::Read;
+use crate::runtime::queue::Next;
+use crate::runtime::{diff, write};
+use crate::world::keys;
+use crate::world::views::{SnapshotStatusView, SnapshotView};
+use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, Snapshot, SnapshotPhase};
+use holdfast_api::{conditions, names};
+use holdfast_protocol::SOURCE_DIR;
+use holdfast_protocol::work::{BackupItem, Operation, Source, WorkDocument};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::Api;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Seconds after which a backup is ended when nothing else is said: 48 hours.
+const DEADLINE_SECONDS: i64 = 48 * 3600;
+
+/// Carries out one step and says when to look again.
+pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp) -> Result<Next, Error> {
+    let view = &facts.view;
+    match step {
+        Step::AddFinalizer => {
+            add_finalizer(ctx, view).await?;
+            Ok(Next::Settled)
+        }
+        Step::Begin(origin) => {
+            write_status(ctx, view, |status| {
+                status.phase = Some(SnapshotPhase::Pending);
+                status.origin = Some(origin);
+            })
+            .await?;
+            Ok(Next::Settled)
+        }
+        Step::Done { found_again } => {
+            if found_again {
+                write_status(ctx, view, |status| {
+                    let message = "The status is there again.";
+                    let generation = view.metadata.generation;
+                    conditions::set(
+                        &mut status.conditions,
+                        conditions::STATUS_LOST,
+                        false,
+                        "StatusFound",
+                        message,
+                        generation,
+                        now,
+                    );
+                })
+                .await?;
+            }
+            Ok(Next::Settled)
+        }
+        Step::StatusLost => {
+            let message = "This Snapshot was not made by a person and has no status, as after a restore by another tool. It is not run and nothing is touched until its status is restored.";
+            write_status(ctx, view, |status| {
+                let generation = view.metadata.generation;
+                conditions::set(
+                    &mut status.conditions,
+                    conditions::STATUS_LOST,
+                    true,
+                    conditions::STATUS_LOST,
+                    message,
+                    generation,
+                    now,
+                );
+            })
+            .await?;
+            Ok(Next::Settled)
+        }
+        Step::Wait(d) => Ok(Next::After(to_std(d))),
+        Step::Blocked(why) => blocked(ctx, view, &why, now).await,
+        Step::Start(run) => start(ctx, view, &run, now).await,
+        Step::Running(job) => running(ctx, view, &job, now).await,
+        Step::Record(job) => {
+            result::record(ctx, view, &job.job, &job.read, now).await?;
+            Ok(Next::Settled)
+        }
+    }
+}
+
+fn to_std(d: SignedDuration) -> Duration {
+    Duration::try_from(d)
+        .unwrap_or_default()
+        .max(Duration::from_millis(200))
+}
+
+/// Writes a status if it changes, against the judged resourceVersion.
+pub(super) async fn write_status(
+    ctx: &Context,
+    view: &SnapshotView,
+    change: impl FnOnce(&mut SnapshotStatusView),
+) -> Result<(), Error> {
+    let before = view.status.clone().unwrap_or_default();
+    let mut status = before.clone();
+    change(&mut status);
+    let Some(patch) = diff::merge_patch(&before, &status) else {
+        return Ok(());
+    };
+    ctx.leadership.guard()?;
+    let key = view.key();
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    write::patch_status(&api, &key.name, version, patch).await?;
+    Ok(())
+}
+
+async fn add_finalizer(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
+    ctx.leadership.guard()?;
+    let key = view.key();
+    let mut finalizers = view.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.push(names::FINALIZER.to_owned());
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    write::patch(
+        &api,
+        &key.name,
+        version,
+        json!({ "metadata": { "finalizers": finalizers } }),
+    )
+    .await?;
+    Ok(())
+}
+
+/// Sets the three kstatus conditions.
+pub(super) fn kstatus(
+    status: &mut SnapshotStatusView,
+    generation: Option<i64>,
+    (ready, reconciling, stalled): (bool, bool, bool),
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    let list = &mut status.conditions;
+    conditions::set(list, conditions::READY, ready, reason, message, generation, now);
+    conditions::set(
+        list,
+        conditions::RECONCILING,
+        reconciling,
+        reason,
+        message,
+        generation,
+        now,
+    );
+    conditions::set(
+        list,
+        conditions::STALLED,
+        stalled,
+        reason,
+        message,
+        generation,
+        now,
+    );
+}
+
+async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {
+    let generation = view.metadata.generation;
+    let (reason, message) = (why.reason(), why.message());
+    let stalled = matches!(why, Blocked::InvalidSpec(_) | Blocked::NoPolicy);
+    write_status(ctx, view, |status| {
+        kstatus(
+            status,
+            generation,
+            (false, !stalled, stalled),
+            reason,
+            &message,
+            now,
+        );
+        let list = &mut status.conditions;
+        match why {
+            Blocked::MissingCredentialsSecret(_) => {
+                conditions::set(
+                    list,
+                    conditions::CREDENTIALS_AVAILABLE,
+                    false,
+                    reason,
+                    &message,
+                    generation,
+                    now,
+                );
+            }
+            Blocked::SourcePvcMissing(_) => {
+                conditions::set(
+                    list,
+                    conditions::SOURCE_PVC_AVAILABLE,
+                    false,
+                    reason,
+                    &message,
+                    generation,
+                    now,
+                );
+            }
+            Blocked::InvalidSpec(_)
+            | Blocked::NoPolicy
+            | Blocked::PolicyNotFound(_)
+            | Blocked::PolicyInvalid(..)
+            | Blocked::PolicySuspended(_)
+            | Blocked::RepositoryNotFound(_)
+            | Blocked::NamespaceNotAllowed(_)
+            | Blocked::RepositoryNotReady(_)
+            | Blocked::MissingRepositoryClaim(_) => {}
+        }
+    })
+    .await?;
+    Ok(if why.is_polled() {
+        Next::After(Duration::from_secs(10))
+    } else {
+        Next::Settled
+    })
+}
+
+async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
+    let key = view.key();
+    let name = job_name(&key.name);
+    let source = source(view, run);
+    let pin = Resolved {
+        repository: Some(keys::pin_to(&run.repository.key)),
+        unique_id: run.repository.unique_id().map(str::to_owned),
+        sources: vec![ResolvedSource {
+            pvc: run.claim.clone(),
+            source_path: source.path.clone(),
+        }],
+    };
+    let generation = view.metadata.generation;
+    let message = format!("Job {}/{name} backs up claim {}.", key.namespace, run.claim);
+    // Recorded before the Job exists, so that a crash in between leaves a pin without a Job, never the reverse.
+    let recorded = view.phase() == Some(SnapshotPhase::Running)
+        && view.status.as_ref().and_then(|s| s.resolved.as_ref()) == Some(&pin);
+    if !recorded {
+        write_status(ctx, view, |status| {
+            status.phase = Some(SnapshotPhase::Running);
+            status.job = Some(JobStatus { name: name.clone() });
+            status.resolved = Some(pin);
+            let list = &mut status.conditions;
+            let there = "Everything the run needs is there.";
+            conditions::set(
+                list,
+                conditions::CREDENTIALS_AVAILABLE,
+                true,
+                "Available",
+                there,
+                generation,
+                now,
+            );
+            conditions::set(
+                list,
+                conditions::SOURCE_PVC_AVAILABLE,
+                true,
+                "Available",
+                there,
+                generation,
+                now,
+            );
+            kstatus(status, generation, (false, true, false), "Running", &message, now);
+        })
+        .await?;
+        // The event of this write brings the object back with the version that is recorded.
+        return Ok(Next::Settled);
+    }
+    let failure = run.snapshot.spec.failure_policy.clone().unwrap_or_default();
+    let mover = Mover {
+        name,
+        namespace: key.namespace.clone(),
+        op: names::OP_BACKUP,
+        owner_uid: view.uid().to_owned(),
+        works_for: key.name.clone(),
+        owner: Some(OwnerReference {
+            api_version: names::API_VERSION.to_owned(),
+            kind: "Snapshot".to_owned(),
+            name: key.name.clone(),
+            uid: view.uid().to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(false),
+        }),
+        document: WorkDocument {
+            version: holdfast_protocol::VERSION,
+            cluster: ctx.cluster.clone(),
+            repository: super::super::repository::access(&run.repository),
+            operation: Operation::Backup {
+                items: vec![BackupItem {
+                    uid: view.uid().to_owned(),
+                    read_from: format!("{SOURCE_DIR}/{}", run.claim),
+                    source,
+                    tags: run.snapshot.spec.tags.clone(),
+                }],
+            },
+            results: None,
+        },
+        image: ctx.settings.mover_image.clone(),
+        pull_policy: ctx.settings.mover_pull_policy.clone(),
+        repository_claim: run
+            .repository
+            .filesystem()
+            .map(|(c, _)| c.to_owned())
+            .unwrap_or_default(),
+        secret: run.repository.spec.encryption.password_secret_ref.name.clone(),
+        secret_key: run.repository.spec.encryption.password_secret_ref.key.clone(),
+        sources: vec![run.claim.clone()],
+        backoff_limit: failure.backoff_limit.unwrap_or(2),
+        active_deadline_seconds: failure.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    };
+    match create(ctx, &mover).await? {
+        Created::Yes(_) => Ok(Next::Settled),
+        // Another object's Job has this name: wait for it to go.
+        Created::Exists | Created::NoPlace => Ok(Next::After(Duration::from_secs(10))),
+    }
+}
+
+/// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim
+/// (`docs/design.md` 3.7).
+fn source(view: &SnapshotView, run: &Possible) -> Source {
+    Source {
+        username: run.policy.metadata.name.clone().unwrap_or_default(),
+        hostname: view.key().namespace,
+        path: format!("/pvc/{}", run.claim),
+    }
+}
+
+async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
+    let message = match &job.read {
+        Read::Unreadable(why) => format!("Job {} runs; {why}.", job.job.key()),
+        Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),
+    };
+    let age = job
+        .job
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|t| now.duration_since(t.0));
+    // A container that does not start is worth a word, but not for the seconds that every start takes.
+    if age.is_some_and(|a| a > SignedDuration::from_secs(20)) {
+        let generation = view.metadata.generation;
+        write_status(ctx, view, |status| {
+            kstatus(status, generation, (false, true, false), "Running", &message, now);
+        })
+        .await?;
+    }
+    Ok(Next::After(Duration::from_secs(20)))
+}

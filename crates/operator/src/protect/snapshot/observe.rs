@@ -1,0 +1,255 @@
+//! What the decision on a Snapshot rests on. Reads live only for a run that is about to start or under way.
+
+use crate::context::{Context, Error};
+use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::jobs::outcome::{self, Read};
+use crate::world::keys::{self, ObjectKey, RepositoryKey};
+use crate::world::views::{JobState, JobView, RepositoryView, SnapshotView};
+use holdfast_api::repository::RepositoryPhase;
+use holdfast_api::shared::Origin;
+use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
+use holdfast_api::{SnapshotPolicy, names};
+use kube::api::Api;
+use std::sync::Arc;
+
+/// Facts about one Snapshot.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The object.
+    pub view: Arc<SnapshotView>,
+    /// Where it comes from by its label; a person's when there is none.
+    pub origin: Origin,
+    /// The schedule is about to write its first status: the slot it recorded has this name.
+    pub schedule_will_complete: bool,
+    /// What a run needs; only gathered for phases that run.
+    pub run: Option<Run>,
+    /// The mover Job, when the status names one.
+    pub job: Option<JobFact>,
+}
+
+/// A Job and what it left.
+#[derive(Debug, Clone)]
+pub struct JobFact {
+    /// The Job.
+    pub job: Arc<JobView>,
+    /// How far it is.
+    pub state: JobState,
+    /// What it left, or why its container has not started.
+    pub read: Read,
+}
+
+/// What a run needs, in the order in which it is asked for.
+#[derive(Debug, Clone)]
+pub enum Run {
+    /// Something is missing or not allowed.
+    Blocked(Blocked),
+    /// Everything is there.
+    Possible(Box<Possible>),
+}
+
+/// Why a run does not start; the word is the reason of its conditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blocked {
+    /// The Snapshot's spec is refused.
+    InvalidSpec(String),
+    /// No `policyRef`.
+    NoPolicy,
+    /// The policy does not exist.
+    PolicyNotFound(ObjectKey),
+    /// The policy is refused.
+    PolicyInvalid(ObjectKey, String),
+    /// The policy is suspended.
+    PolicySuspended(ObjectKey),
+    /// The repository object does not exist.
+    RepositoryNotFound(String),
+    /// The namespace may not use it.
+    NamespaceNotAllowed(RepositoryKey),
+    /// It is not ready.
+    RepositoryNotReady(RepositoryKey),
+    /// The password Secret is not where the mover runs.
+    MissingCredentialsSecret(String),
+    /// A claim is not there.
+    SourcePvcMissing(String),
+    /// The repository's claim is not where the mover runs.
+    MissingRepositoryClaim(String),
+}
+
+/// Everything a run is made of.
+#[derive(Debug, Clone)]
+pub struct Possible {
+    /// The whole object, read live.
+    pub snapshot: Snapshot,
+    /// The policy.
+    pub policy: Arc<SnapshotPolicy>,
+    /// The repository.
+    pub repository: Arc<RepositoryView>,
+    /// The source claim.
+    pub claim: String,
+}
+
+/// Gathers the facts.
+pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Error> {
+    let origin = view
+        .label(names::ORIGIN_LABEL)
+        .map_or(Origin::Manual, Origin::parse);
+    let runs = match view.phase() {
+        Some(SnapshotPhase::Pending | SnapshotPhase::Running) => true,
+        Some(
+            SnapshotPhase::Succeeded
+            | SnapshotPhase::Failed
+            | SnapshotPhase::Deleting
+            | SnapshotPhase::Discovered
+            | SnapshotPhase::Unchanged
+            | SnapshotPhase::Unknown,
+        )
+        | None => false,
+    };
+    let job = if runs { job_fact(ctx, &view).await? } else { None };
+    let run = if runs && job.is_none() && view.has_finalizer() {
+        Some(run(ctx, &view).await?)
+    } else {
+        None
+    };
+    let schedule_will_complete = schedule_will_complete(ctx, &view);
+    Ok(Facts {
+        view,
+        origin,
+        schedule_will_complete,
+        run,
+        job,
+    })
+}
+
+fn schedule_will_complete(ctx: &Context, view: &SnapshotView) -> bool {
+    let Some((uid, name)) = view.schedule_owner() else {
+        return false;
+    };
+    let key = view.key();
+    let Some(schedule) = ctx.world.schedule(&ObjectKey::new(&key.namespace, name)) else {
+        return false;
+    };
+    let slot = schedule.status.as_ref().and_then(|s| s.next_schedule.as_ref());
+    schedule.metadata.uid.as_deref() == Some(uid)
+        && slot
+            .and_then(|s| s.snapshot_ref.as_ref())
+            .is_some_and(|r| r.name == key.name)
+}
+
+async fn job_fact(ctx: &Context, view: &SnapshotView) -> Result<Option<JobFact>, Error> {
+    let jobs = ctx.world.jobs_of(view.uid());
+    let Some(job) = jobs
+        .into_iter()
+        .find(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP))
+    else {
+        return Ok(None);
+    };
+    let key = job.key();
+    let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
+}
+
+async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
+    let key = view.key();
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let Some(snapshot) = api
+        .get_opt(&key.name)
+        .await?
+        .filter(|s| s.metadata.uid.as_deref() == Some(view.uid()))
+    else {
+        return Err(Error::Conflict);
+    };
+    let refusals = holdfast_api::validate::snapshot(&snapshot.spec);
+    if !refusals.is_empty() {
+        let text = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        return Ok(Run::Blocked(Blocked::InvalidSpec(text)));
+    }
+    let Some(policy_key) = view.policy() else {
+        return Ok(Run::Blocked(Blocked::NoPolicy));
+    };
+    let Some(policy) = ctx.world.policy(&policy_key) else {
+        return Ok(Run::Blocked(Blocked::PolicyNotFound(policy_key)));
+    };
+    let refusals = holdfast_api::validate::policy(&policy.spec);
+    if !refusals.is_empty() {
+        let text = refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        return Ok(Run::Blocked(Blocked::PolicyInvalid(policy_key, text)));
+    }
+    if policy.spec.suspend {
+        return Ok(Run::Blocked(Blocked::PolicySuspended(policy_key)));
+    }
+    let reference = policy.spec.repository.clone();
+    let repository_key = reference.as_ref().and_then(|r| keys::resolve(r, &key.namespace));
+    let Some(repository) = repository_key.as_ref().and_then(|k| ctx.world.repository(k)) else {
+        let named = repository_key.map_or_else(|| "of an unknown kind".to_owned(), |k| k.to_string());
+        return Ok(Run::Blocked(Blocked::RepositoryNotFound(named)));
+    };
+    // A Repository on a claim serves policies of its own namespace only; a ClusterRepository says whom.
+    let allowed = match &repository.allowed {
+        None => repository.key.namespace() == Some(key.namespace.as_str()),
+        Some(allowed) => {
+            let labels = ctx
+                .world
+                .namespace_view(&key.namespace)
+                .map(|n| n.labels)
+                .unwrap_or_default();
+            allows(allowed, &key.namespace, &labels)
+        }
+    };
+    if !allowed {
+        return Ok(Run::Blocked(Blocked::NamespaceNotAllowed(repository.key.clone())));
+    }
+    if repository.status.phase != Some(RepositoryPhase::Ready) || repository.unique_id().is_none() {
+        return Ok(Run::Blocked(Blocked::RepositoryNotReady(repository.key.clone())));
+    }
+    let password = &repository.spec.encryption.password_secret_ref;
+    match secret(ctx, &key.namespace, &password.name, &password.key).await? {
+        SecretFact::Usable(_) => {}
+        SecretFact::Missing | SecretFact::NoKey => {
+            let text = format!("{}/{} with key {}", key.namespace, password.name, password.key);
+            return Ok(Run::Blocked(Blocked::MissingCredentialsSecret(text)));
+        }
+    }
+    let claim = policy
+        .spec
+        .sources
+        .first()
+        .and_then(|s| s.pvc.as_ref())
+        .map(|p| p.name.clone())
+        .unwrap_or_default();
+    if !claim_exists(ctx, &key.namespace, &claim).await? {
+        return Ok(Run::Blocked(Blocked::SourcePvcMissing(format!(
+            "{}/{claim}",
+            key.namespace
+        ))));
+    }
+    let home = repository
+        .filesystem()
+        .map(|(c, _)| c.to_owned())
+        .unwrap_or_default();
+    if !claim_exists(ctx, &key.namespace, &home).await? {
+        return Ok(Run::Blocked(Blocked::MissingRepositoryClaim(format!(
+            "{}/{home}",
+            key.namespace
+        ))));
+    }
+    Ok(Run::Possible(Box::new(Possible {
+        snapshot,
+        policy,
+        repository,
+        claim,
+    })))
+}
+
+use super::allowed::allows;

@@ -1,0 +1,195 @@
+//! The result of a backup mover, and how one is stopped.
+//!
+//! **Promises.** A result is recorded once, against the judged resourceVersion; the Job stays for an hour after
+//! that for its log. A run without a readable result is Failed, and says that nothing is known to be recorded.
+
+use super::act::{kstatus, write_status};
+use crate::context::{Context, Error};
+use crate::jobs::outcome::Read;
+use crate::runtime::metrics::BackupResult;
+use crate::runtime::write::WriteError;
+use crate::world::views::{JobState, JobView, SnapshotView};
+use holdfast_api::conditions;
+use holdfast_api::shared::Identity;
+use holdfast_api::snapshot::{RecordedSnapshot, RunFailure, SnapshotPhase, Stats, Timing};
+use holdfast_protocol::outcome::{OperationResult, TakenSnapshot};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::EventType;
+use serde_json::json;
+
+/// Seconds that a Job stays after its result was recorded.
+const KEEP_SECONDS: i32 = 3600;
+
+/// Records what a terminal backup Job left, also on a Snapshot that is being deleted.
+///
+/// # Errors
+/// [`Error`].
+pub async fn record(
+    ctx: &Context,
+    view: &SnapshotView,
+    job: &JobView,
+    read: &Read,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let generation = view.metadata.generation;
+    let outcome = judge(view.uid(), job.state(), read);
+    let ends_as = if view.metadata.deletion_timestamp.is_some() {
+        SnapshotPhase::Deleting
+    } else {
+        SnapshotPhase::Failed
+    };
+    write_status(ctx, view, |status| match &outcome {
+        Ok(taken) => {
+            status.phase = Some(SnapshotPhase::Succeeded);
+            let source = status.resolved.as_ref().and_then(|r| r.sources.first());
+            let identity = Identity {
+                username: view
+                    .spec
+                    .policy_ref
+                    .as_ref()
+                    .map(|p| p.name.clone())
+                    .unwrap_or_default(),
+                hostname: view.key().namespace,
+                source_path: source.map(|s| s.source_path.clone()).unwrap_or_default(),
+            };
+            status.snapshot = Some(RecordedSnapshot {
+                kopia_snapshot_id: taken.snapshot_id.clone(),
+                identity: Some(identity),
+            });
+            status.timing = Some(Timing {
+                start_time: Some(taken.start_time),
+                end_time: Some(taken.end_time),
+                duration_seconds: Some(taken.end_time.duration_since(taken.start_time).as_secs()),
+            });
+            let message = format!(
+                "Snapshot {} holds {} bytes; the repository grew by {}.",
+                taken.snapshot_id, taken.size_bytes, taken.bytes_new
+            );
+            status.stats = Some(stats(taken));
+            kstatus(
+                status,
+                generation,
+                (true, false, false),
+                "SnapshotCreated",
+                &message,
+                now,
+            );
+            conditions::clear(&mut status.conditions, conditions::STATUS_LOST);
+        }
+        Err(failure) => {
+            status.phase = Some(ends_as);
+            status.failure = Some(failure.clone());
+            kstatus(
+                status,
+                generation,
+                (false, false, true),
+                "SnapshotFailed",
+                &failure.message,
+                now,
+            );
+        }
+    })
+    .await?;
+    keep_for_a_while(ctx, job).await?;
+    let policy = view
+        .spec
+        .policy_ref
+        .as_ref()
+        .map(|p| p.name.clone())
+        .unwrap_or_default();
+    let ended = if outcome.is_ok() {
+        BackupResult::Succeeded
+    } else {
+        BackupResult::Failed
+    };
+    ctx.metrics.backup(ended, &view.key().namespace, &policy);
+    if let Err(failure) = &outcome {
+        let _ = ctx
+            .event_snapshot(
+                view,
+                EventType::Warning,
+                &failure.class,
+                &failure.message,
+                "ReadMoverLog",
+            )
+            .await;
+    }
+    Ok(())
+}
+
+fn stats(taken: &TakenSnapshot) -> Stats {
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    Stats {
+        size_bytes: signed(taken.size_bytes),
+        bytes_new: signed(taken.bytes_new),
+        files_new: signed(taken.files_new),
+        files_modified: signed(taken.files_modified),
+        files_unchanged: signed(taken.files_unchanged),
+    }
+}
+
+/// What a Job's end means. Only a whole outcome for this very object counts.
+fn judge(uid: &str, state: JobState, read: &Read) -> Result<TakenSnapshot, RunFailure> {
+    match read {
+        Read::Unreadable(why) => Err(RunFailure {
+            class: "MoverLeftNoResult".into(),
+            message: format!(
+                "The mover left no result: {why}. Nothing is recorded; what it may have written stays in the repository."
+            ),
+        }),
+        Read::Outcome { outcome, .. } => match (&outcome.error, &outcome.result) {
+            (
+                None,
+                OperationResult::BackedUp {
+                    first: Some(taken), ..
+                },
+            ) if taken.uid == uid => Ok(taken.clone()),
+            (Some(failure), _) => Err(RunFailure {
+                class: format!("{:?}", failure.class),
+                message: failure.message.clone(),
+            }),
+            (None, _) => Err(RunFailure {
+                class: "UnexpectedResult".into(),
+                message: format!(
+                    "The mover ended as {state:?} and answered something else than was asked; are operator and mover of one release?"
+                ),
+            }),
+        },
+    }
+}
+
+async fn keep_for_a_while(ctx: &Context, job: &JobView) -> Result<(), Error> {
+    let key = job.key();
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let patch = Patch::Merge(json!({ "spec": { "ttlSecondsAfterFinished": KEEP_SECONDS } }));
+    match api
+        .patch(&key.name, &PatchParams::default(), &patch)
+        .await
+        .map_err(WriteError::from)
+    {
+        Ok(_) | Err(WriteError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Stops a running mover: its Job is suspended, so that the Job controller ends the pod and starts no other
+/// (`docs/design.md` 3.3 rule 3). What it had committed stays in the repository.
+///
+/// # Errors
+/// [`Error`].
+pub async fn stop(ctx: &Context, job: &JobView) -> Result<(), Error> {
+    ctx.leadership.guard()?;
+    let key = job.key();
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let patch = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    match api
+        .patch(&key.name, &PatchParams::default(), &patch)
+        .await
+        .map_err(WriteError::from)
+    {
+        Ok(_) | Err(WriteError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

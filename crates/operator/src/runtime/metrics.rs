@@ -1,0 +1,318 @@
+//! What is counted, under the names that dashboards and alerts already use.
+//!
+//! **Promises.** One typed method per figure; where the set of label values is closed, it is an enum. Counters end
+//! in `_total`. Nothing is labelled with the name of a single Snapshot.
+//!
+//! **Assumes.** Gauges per repository are set by the lane controller from its index and removed when the
+//! repository goes ([`Metrics::forget_repository`]).
+
+pub use super::labels::{
+    BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MemberOutcome, RepositoryKind,
+};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::time::Duration;
+
+/// Content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKindAndClass {
+    kind: Kind,
+    class: ErrorClass,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByNamespace {
+    namespace: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Deletion {
+    namespace: String,
+    outcome: DeletionOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByBatchOutcome {
+    outcome: BatchOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByMemberOutcome {
+    outcome: MemberOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByRepository {
+    repo_kind: RepositoryKind,
+    repo_name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Completed {
+    result: BackupResult,
+    namespace: String,
+    policy: String,
+}
+
+/// Upper bounds of a reconciliation's duration in seconds.
+const SECONDS: [f64; 10] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+fn durations() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+/// Every figure of the operator.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconciliations: Family<ByKind, Counter>,
+    reconcile_errors: Family<ByKindAndClass, Counter>,
+    reconcile_seconds: Family<ByKind, Histogram, fn() -> Histogram>,
+    deletions: Family<Deletion, Counter>,
+    cascade_retained: Family<ByNamespace, Counter>,
+    policy_cascade_retained: Family<ByNamespace, Counter>,
+    deletion_failures: Family<ByNamespace, Counter>,
+    orphaned: Family<ByNamespace, Counter>,
+    batch_jobs: Family<ByBatchOutcome, Counter>,
+    batch_members: Family<ByMemberOutcome, Counter>,
+    pending: Family<ByRepository, Gauge>,
+    held: Family<ByRepository, Gauge>,
+    completed: Family<Completed, Counter>,
+    scheduled: Counter,
+    leader: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All figures at zero, registered.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            reconciliations: Family::default(),
+            reconcile_errors: Family::default(),
+            reconcile_seconds: Family::new_with_constructor(durations),
+            deletions: Family::default(),
+            cascade_retained: Family::default(),
+            policy_cascade_retained: Family::default(),
+            deletion_failures: Family::default(),
+            orphaned: Family::default(),
+            batch_jobs: Family::default(),
+            batch_members: Family::default(),
+            pending: Family::default(),
+            held: Family::default(),
+            completed: Family::default(),
+            scheduled: Counter::default(),
+            leader: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        // The encoder adds `_total` to counters and a full stop to each sentence.
+        let r = &mut self.registry;
+        r.register(
+            "kopiur_controller_reconciliations",
+            "Reconciliations",
+            self.reconciliations.clone(),
+        );
+        r.register(
+            "kopiur_controller_reconcile_errors",
+            "Reconciliations that failed, by who ends the failure",
+            self.reconcile_errors.clone(),
+        );
+        r.register(
+            "kopiur_controller_reconcile_duration_seconds",
+            "How long a reconciliation took",
+            self.reconcile_seconds.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_deletions",
+            "Snapshot objects let go, by what became of the data",
+            self.deletions.clone(),
+        );
+        r.register(
+            "kopiur_snapshots_cascade_retained",
+            "Snapshots kept in the repository although their schedule was deleted",
+            self.cascade_retained.clone(),
+        );
+        r.register(
+            "kopiur_snapshots_policy_cascade_retained",
+            "Snapshots kept in the repository although their policy was deleted",
+            self.policy_cascade_retained.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_deletion_failures",
+            "Attempts to delete a snapshot that were not confirmed",
+            self.deletion_failures.clone(),
+        );
+        r.register(
+            "kopiur_orphaned_snapshots",
+            "Snapshot objects let go without contact to the repository",
+            self.orphaned.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_delete_batch_jobs",
+            "Batch delete Jobs reaped",
+            self.batch_jobs.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_delete_batch_members",
+            "Members of batch delete Jobs",
+            self.batch_members.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_deletions_pending_external",
+            "Snapshots being deleted that wait for a decision or a batch",
+            self.pending.clone(),
+        );
+        r.register(
+            "kopiur_snapshot_deletions_held",
+            "Snapshots whose deletion the breaker holds",
+            self.held.clone(),
+        );
+        r.register(
+            "kopiur_snapshots_completed",
+            "Backup runs that ended",
+            self.completed.clone(),
+        );
+        r.register(
+            "kopiur_schedule_snapshots_created",
+            "Snapshots created by schedules",
+            self.scheduled.clone(),
+        );
+        r.register(
+            "holdfast_leader",
+            "1 on the replica that leads",
+            self.leader.clone(),
+        );
+    }
+
+    /// One reconciliation that ended well, or with a failure of a class.
+    pub fn reconciled(&self, kind: Kind, took: Duration, failure: Option<ErrorClass>) {
+        self.reconciliations.get_or_create(&ByKind { kind }).inc();
+        self.reconcile_seconds
+            .get_or_create(&ByKind { kind })
+            .observe(took.as_secs_f64());
+        if let Some(class) = failure {
+            self.reconcile_errors
+                .get_or_create(&ByKindAndClass { kind, class })
+                .inc();
+        }
+    }
+
+    /// A finalizer was resolved; the narrower twins are counted with it.
+    pub fn deletion(&self, namespace: &str, outcome: DeletionOutcome) {
+        let place = ByNamespace {
+            namespace: namespace.to_owned(),
+        };
+        match outcome {
+            DeletionOutcome::Deleted | DeletionOutcome::Retained => {}
+            DeletionOutcome::Orphaned => _ = self.orphaned.get_or_create(&place).inc(),
+            DeletionOutcome::CascadeRetained => _ = self.cascade_retained.get_or_create(&place).inc(),
+            DeletionOutcome::PolicyCascadeRetained => {
+                _ = self.policy_cascade_retained.get_or_create(&place).inc();
+            }
+        }
+        self.deletions
+            .get_or_create(&Deletion {
+                namespace: place.namespace,
+                outcome,
+            })
+            .inc();
+    }
+
+    /// A member's deletion was tried and not confirmed.
+    pub fn deletion_failed(&self, namespace: &str) {
+        self.deletion_failures
+            .get_or_create(&ByNamespace {
+                namespace: namespace.to_owned(),
+            })
+            .inc();
+    }
+
+    /// A batch Job was reaped.
+    pub fn batch_job(&self, outcome: BatchOutcome) {
+        self.batch_jobs.get_or_create(&ByBatchOutcome { outcome }).inc();
+    }
+
+    /// Members of a batch got their outcome.
+    pub fn batch_members(&self, outcome: MemberOutcome, members: u64) {
+        self.batch_members
+            .get_or_create(&ByMemberOutcome { outcome })
+            .inc_by(members);
+    }
+
+    /// What waits and what is held in one repository object (`Unknown`, `unknown` for unpinned Snapshots).
+    pub fn wave(&self, kind: RepositoryKind, name: &str, pending: usize, held: usize) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        let figure = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.pending.get_or_create(&labels).set(figure(pending));
+        self.held.get_or_create(&labels).set(figure(held));
+    }
+
+    /// The repository object is gone: its gauges go with it.
+    pub fn forget_repository(&self, kind: RepositoryKind, name: &str) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        self.pending.remove(&labels);
+        self.held.remove(&labels);
+    }
+
+    /// A backup run ended.
+    pub fn backup(&self, result: BackupResult, namespace: &str, policy: &str) {
+        self.completed
+            .get_or_create(&Completed {
+                result,
+                namespace: namespace.to_owned(),
+                policy: policy.to_owned(),
+            })
+            .inc();
+    }
+
+    /// A schedule created a Snapshot.
+    pub fn scheduled(&self) {
+        self.scheduled.inc();
+    }
+
+    /// Whether this replica leads.
+    pub fn leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// Everything in the text format.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if text::encode(&mut out, &self.registry).is_err() {
+            tracing::error!("metrics could not be written");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

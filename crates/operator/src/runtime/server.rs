@@ -1,0 +1,156 @@
+//! Two listeners: HTTPS for movers (and the admission gate), plain HTTP for the kubelet and for Prometheus.
+//!
+//! **Promises.** On losing the leadership every HTTPS connection is closed at once, because clients, the API server
+//! among them, keep talking to an old address for as long as their connection lives (`docs/design.md` 4.4). The
+//! listener itself stays open without a gap. A certificate that is reloaded leaves open connections alone. A
+//! connection that sends nothing, or sends slowly, is cut.
+//!
+//! **Assumes.** Handlers ask the leadership themselves; closing connections only makes clients look again.
+
+use super::leader::{Leadership, Standing};
+use super::metrics::{CONTENT_TYPE, Metrics};
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use axum_server::tls_rustls::RustlsConfig;
+use axum_server::{Handle, tls_rustls::RustlsAcceptor};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Port of the HTTPS server unless another is set.
+pub const HTTPS_PORT: u16 = 8443;
+/// How long open requests may go on after the process was told to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a client may take for the head of a request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Addresses of the two listeners, each a flag and an environment variable.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ServerArgs {
+    /// Address of `/healthz`, `/readyz` and `/metrics`.
+    #[arg(long, env = "KOPIUR_HTTP_ADDR", default_value = "[::]:8081")]
+    pub http_addr: SocketAddr,
+    /// Address of the HTTPS server that movers post results to.
+    #[arg(long, env = "HOLDFAST_HTTPS_ADDR", default_value = "[::]:8443")]
+    pub https_addr: SocketAddr,
+}
+
+/// Binds; `[::]` means all addresses, also on a machine without IPv6.
+///
+/// # Errors
+/// When the address is taken or not ours.
+pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address) {
+        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))
+        }
+        bound => bound,
+    }
+}
+
+/// Serves HTTPS until `end`; on each loss of leadership all connections are closed.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub async fn serve_https(
+    listener: TcpListener,
+    tls: RustlsConfig,
+    router: Router,
+    leadership: Leadership,
+    end: CancellationToken,
+) -> std::io::Result<()> {
+    let mut standing = leadership.changed();
+    loop {
+        let handle = Handle::new();
+        let acceptor = RustlsAcceptor::new(tls.clone()).handshake_timeout(HEAD_PATIENCE);
+        let mut server = axum_server::from_tcp(listener.try_clone()?)?
+            .acceptor(acceptor)
+            .handle(handle.clone())
+            .first_request_timeout(HEAD_PATIENCE)
+            .accept_error_handler(|peer, error| tracing::debug!(?peer, %error, "a connection failed"));
+        server.http_builder().http1().header_read_timeout(HEAD_PATIENCE);
+        let serving = server.serve(router.clone().into_make_service());
+        tokio::pin!(serving);
+        tokio::select! {
+            served = &mut serving => return served,
+            () = end.cancelled() => {
+                handle.graceful_shutdown(Some(FAREWELL));
+                return serving.await;
+            }
+            () = lost(&mut standing) => {
+                tracing::info!(connections = handle.connection_count(), "not leading any more: closing connections");
+                handle.shutdown();
+                serving.await?;
+            }
+        }
+    }
+}
+
+/// Resolves when a term of leadership is over, even if the next one has begun already.
+async fn lost(standing: &mut watch::Receiver<Standing>) {
+    let term = standing
+        .wait_for(|now| *now != Standing::Standby)
+        .await
+        .map(|term| *term);
+    let over = match term {
+        Ok(term) => standing.wait_for(|now| *now != term).await.is_ok(),
+        Err(_) => false,
+    };
+    if !over {
+        std::future::pending::<()>().await; // The election ended with the process.
+    }
+}
+
+/// `/healthz` (the process answers), `/readyz` (the world is synced) and `/metrics`.
+pub fn plain_router(ready: watch::Receiver<bool>, metrics: Arc<Metrics>, leadership: Leadership) -> Router {
+    let readiness = move || {
+        let ready = *ready.borrow();
+        async move {
+            if ready {
+                (StatusCode::OK, "ok\n")
+            } else {
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "still reading the cluster's objects\n",
+                )
+            }
+        }
+    };
+    let figures = move || {
+        metrics.leader(leadership.is_leader());
+        let text = metrics.text();
+        async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], text) }
+    };
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readiness))
+        .route("/metrics", get(figures))
+}
+
+/// Serves plain HTTP until `end`.
+///
+/// # Errors
+/// When the listener cannot be used.
+pub async fn serve_plain(
+    listener: TcpListener,
+    router: Router,
+    end: CancellationToken,
+) -> std::io::Result<()> {
+    let handle = Handle::new();
+    let mut server = axum_server::from_tcp(listener)?
+        .handle(handle.clone())
+        .first_request_timeout(HEAD_PATIENCE);
+    server.http_builder().http1().header_read_timeout(HEAD_PATIENCE);
+    let serving = server.serve(router.into_make_service());
+    tokio::pin!(serving);
+    tokio::select! {
+        served = &mut serving => served,
+        () = end.cancelled() => {
+            handle.graceful_shutdown(Some(FAREWELL));
+            serving.await
+        }
+    }
+}
