@@ -68,9 +68,9 @@ const STAGES: &[Stage] = &[
         run: clippy,
     },
     Stage {
-        name: "purity",
+        name: "source",
         needs: Needs::Nothing,
-        run: purity,
+        run: source,
     },
     Stage {
         name: "generated files",
@@ -242,10 +242,14 @@ fn clippy(context: &Context) -> Result<Outcome> {
     context.works("clippy", &mut command)
 }
 
-fn purity(context: &Context) -> Result<Outcome> {
+fn source(context: &Context) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     outcome.check("holdfast-core", checks::core_is_pure(&context.workspace));
     outcome.check("holdfast-api", checks::api_has_no_client(&context.workspace));
+    outcome.check(
+        "examples",
+        checks::examples_are_accepted(&context.workspace).map(drop),
+    );
     Ok(outcome)
 }
 

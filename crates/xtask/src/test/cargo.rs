@@ -68,7 +68,7 @@ pub fn show_failures(log: &Path) {
         |line: &&str| line.starts_with("error") || line.starts_with("---- ") || line.contains("panicked at");
     let from = lines
         .iter()
-        .position(|line| wrong(&line) && !line.starts_with("---- "))
+        .position(|line| wrong(line) && !line.starts_with("---- "))
         .or_else(|| lines.iter().position(|line| line.starts_with("failures:")))
         .unwrap_or_else(|| lines.len().saturating_sub(MOST));
     let from = from.saturating_sub(3);
