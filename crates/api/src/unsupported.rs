@@ -12,6 +12,25 @@ pub struct Unsupported {
     pub field: &'static str,
     /// What to do instead.
     pub instead: &'static str,
+    /// Its type in the interface, so that a value written for it reaches the rule that refuses it.
+    pub shape: Shape,
+}
+
+/// Type of a refused field in the schema (CEL only sees typed fields).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// An object of any content.
+    Object,
+    /// A list of objects.
+    Objects,
+    /// A list of strings.
+    Strings,
+    /// A string.
+    String,
+    /// A whole number.
+    Integer,
+    /// True or false.
+    Boolean,
 }
 
 impl Unsupported {
@@ -33,10 +52,20 @@ impl Unsupported {
 }
 
 const fn no(parent: &'static str, field: &'static str, instead: &'static str) -> Unsupported {
+    typed(Shape::Object, parent, field, instead)
+}
+
+const fn typed(
+    shape: Shape,
+    parent: &'static str,
+    field: &'static str,
+    instead: &'static str,
+) -> Unsupported {
     Unsupported {
         parent,
         field,
         instead,
+        shape,
     }
 }
 
@@ -76,9 +105,9 @@ pub const REPOSITORY: &[Unsupported] = &[
         "nfs",
         "use volume.pvc, with a claim on an NFS volume",
     ),
-    no("spec.create", "encryption", ENGINE),
-    no("spec.create", "splitter", ENGINE),
-    no("spec.create", "hash", ENGINE),
+    typed(Shape::String, "spec.create", "encryption", ENGINE),
+    typed(Shape::String, "spec.create", "splitter", ENGINE),
+    typed(Shape::String, "spec.create", "hash", ENGINE),
     no("spec.create", "ecc", ENGINE),
     no("spec.deletionProtection", "slidingWindow", DROP),
 ];
@@ -90,7 +119,8 @@ pub const CLUSTER_REPOSITORY: &[Unsupported] = &[
         "credentialProjection",
         "put the Secret into the namespaces that use the repository",
     ),
-    no(
+    typed(
+        Shape::Objects,
         "spec.allowedNamespaces.selector",
         "matchExpressions",
         "use selector.matchLabels",
@@ -99,7 +129,8 @@ pub const CLUSTER_REPOSITORY: &[Unsupported] = &[
 
 /// Of a SnapshotPolicy.
 pub const POLICY: &[Unsupported] = &[
-    no(
+    typed(
+        Shape::Objects,
         "spec",
         "repositories",
         "use spec.repository, with a policy for each repository",
@@ -109,14 +140,15 @@ pub const POLICY: &[Unsupported] = &[
         "identity",
         "remove the field: user is the policy's name, host the namespace",
     ),
-    no(
+    typed(
+        Shape::String,
         "spec",
         "volumeSnapshotClassName",
         "remove the field and use copyMethod: Direct",
     ),
     no("spec", "staging", "remove the field and use copyMethod: Direct"),
-    no("spec", "groupBy", DROP),
-    no("spec", "adoption", DROP),
+    typed(Shape::String, "spec", "groupBy", DROP),
+    typed(Shape::String, "spec", "adoption", DROP),
     no("spec", "compression", DROP),
     no("spec", "files", DROP),
     no("spec", "errorHandling", DROP),
@@ -130,18 +162,18 @@ pub const POLICY: &[Unsupported] = &[
         "credentialProjection",
         "put the Secret into this namespace",
     ),
-    no("spec", "extraArgs", DROP),
+    typed(Shape::Strings, "spec", "extraArgs", DROP),
     no("spec.sources[]", "pvcSelector", PVC),
     no("spec.sources[]", "nfs", PVC),
     no("spec.sources[]", "stream", PVC),
-    no("spec.sources[]", "sourcePathOverride", DROP),
-    no("spec.sources[]", "sourcePathStrategy", DROP),
-    no("spec.sources[]", "acknowledgeLiveMutation", DROP),
-    no("spec.retention", "keepHourly", LATEST),
-    no("spec.retention", "keepDaily", LATEST),
-    no("spec.retention", "keepWeekly", LATEST),
-    no("spec.retention", "keepMonthly", LATEST),
-    no("spec.retention", "keepAnnual", LATEST),
+    typed(Shape::String, "spec.sources[]", "sourcePathOverride", DROP),
+    typed(Shape::String, "spec.sources[]", "sourcePathStrategy", DROP),
+    typed(Shape::Boolean, "spec.sources[]", "acknowledgeLiveMutation", DROP),
+    typed(Shape::Integer, "spec.retention", "keepHourly", LATEST),
+    typed(Shape::Integer, "spec.retention", "keepDaily", LATEST),
+    typed(Shape::Integer, "spec.retention", "keepWeekly", LATEST),
+    typed(Shape::Integer, "spec.retention", "keepMonthly", LATEST),
+    typed(Shape::Integer, "spec.retention", "keepAnnual", LATEST),
 ];
 
 /// Of a SnapshotSchedule.
@@ -151,7 +183,7 @@ pub const SCHEDULE: &[Unsupported] = &[
         "policySelector",
         "use spec.policyRef, with a schedule for each policy",
     ),
-    no("spec", "failedJobsHistoryLimit", DROP),
+    typed(Shape::Integer, "spec", "failedJobsHistoryLimit", DROP),
     no(
         "spec.policyRef",
         "namespace",
@@ -161,8 +193,8 @@ pub const SCHEDULE: &[Unsupported] = &[
 
 /// Of a Snapshot.
 pub const SNAPSHOT: &[Unsupported] = &[
-    no("spec", "pin", DROP),
-    no("spec", "description", "use spec.tags"),
+    typed(Shape::Boolean, "spec", "pin", DROP),
+    typed(Shape::String, "spec", "description", "use spec.tags"),
     no(
         "spec",
         "repository",
@@ -173,5 +205,10 @@ pub const SNAPSHOT: &[Unsupported] = &[
         "namespace",
         "put the Snapshot into the policy's namespace",
     ),
-    no("spec.failurePolicy", "podStartupDeadlineSeconds", DROP),
+    typed(
+        Shape::Integer,
+        "spec.failurePolicy",
+        "podStartupDeadlineSeconds",
+        DROP,
+    ),
 ];
