@@ -86,8 +86,13 @@ impl Asked<'_> {
                 status.message
             ),
             (kube::Error::Api(status), _) if status.code == 403 => anyhow!(
-                "you may not {verb} {plural} {}: ask for that right, the ClusterRole holdfast-view carries it, or choose a namespace with -n",
-                self.place()
+                "you may not {verb} {plural} {}: {}",
+                self.place(),
+                match self.namespace {
+                    Some(_) =>
+                        "ask for the right, the ClusterRole view carries it, or choose another namespace with -n",
+                    None => "ask for the right, the ClusterRole holdfast-view carries it",
+                }
             ),
             (kube::Error::Api(status), Some(name)) if status.code == 404 && status.message.contains(name) => {
                 anyhow!(

@@ -236,6 +236,16 @@ pub fn command_in(message: &str) -> Option<String> {
     Some(message[start..start + length + END.len()].to_owned())
 }
 
+/// A condition's message without its commands, for where they are shown on lines of their own.
+pub fn without_commands(message: &str) -> &str {
+    let Some(command) = message.find("kubectl ") else {
+        return message;
+    };
+    message[..command]
+        .rfind(". ")
+        .map_or(message, |end| &message[..=end])
+}
+
 impl Wave {
     fn title(&self) -> String {
         match &self.namespace {

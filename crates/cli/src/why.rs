@@ -12,7 +12,7 @@ use kube::Api;
 
 use crate::connect::{Asked, Connection};
 use crate::style::{Style, ago, bytes};
-use crate::waves::command_in;
+use crate::waves::{command_in, without_commands};
 
 /// Arguments of `why`.
 #[derive(Debug, clap::Args)]
@@ -105,7 +105,12 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
     let held = true_condition(&status.conditions, conditions::DELETION_HELD);
     let blocked = true_condition(&status.conditions, conditions::DELETION_BLOCKED);
     if let Some(held) = held {
-        text.push_str(&paragraph(style.bad("Held by the breaker"), held, now));
+        // The commands of the message follow on lines of their own.
+        let shown = Condition {
+            message: without_commands(&held.message).to_owned(),
+            ..held.clone()
+        };
+        text.push_str(&paragraph(style.bad("Held by the breaker"), &shown, now));
         text.push_str(&ends_hold(held, snapshot, style));
     }
     if let Some(blocked) = blocked {

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use holdfast_api::names;
 use jiff::Timestamp;
 
-use super::{Found, Held, Wave};
+use super::{Found, Held, Wave, without_commands};
 use crate::style::{Style, ago, bytes};
 
 /// Most namespaces named in a row.
@@ -31,6 +31,13 @@ pub fn table(found: &Found, namespace: Option<&str>, now: Timestamp, style: Styl
         for wave in &found.waves {
             text.push_str(&details(wave, style));
         }
+        text.push_str(&format!(
+            "\nTo keep the data of a Snapshot and let its object go, run:\n    {}\n",
+            style.strong(&format!(
+                "kubectl -n NAMESPACE annotate snapshot/NAME {}=\"\"",
+                names::SKIP_SNAPSHOT_CLEANUP
+            ))
+        ));
     }
     for note in &found.notes {
         text.push_str(&format!("\n{} {note}\n", style.waits("note:")));
@@ -84,19 +91,13 @@ fn namespaces(held: &Held) -> String {
 }
 
 fn details(wave: &Wave, style: Style) -> String {
-    let mut text = format!("\n{}\n  {}\n", style.bad(&wave.title()), wave.message);
-    if let Some(command) = &wave.command {
-        text.push_str(&format!(
-            "  to delete all that is held here, run:\n    {}\n",
+    let title = style.bad(&wave.title());
+    match &wave.command {
+        Some(command) => format!(
+            "\n{title}\n  {}\n  To delete all that is held here, run:\n    {}\n",
+            without_commands(&wave.message),
             style.strong(command)
-        ));
+        ),
+        None => format!("\n{title}\n  {}\n", wave.message),
     }
-    text.push_str(&format!(
-        "  to keep the data of a Snapshot and let the object go, run:\n    {}\n",
-        style.strong(&format!(
-            "kubectl -n NAMESPACE annotate snapshot/NAME {}=\"\"",
-            names::SKIP_SNAPSHOT_CLEANUP
-        ))
-    ));
-    text
 }

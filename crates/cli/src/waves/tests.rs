@@ -126,6 +126,18 @@ fn the_table_has_figures_and_the_command() {
 }
 
 #[test]
+fn a_message_is_cut_before_the_sentence_with_its_command() {
+    assert_eq!(
+        without_commands(MESSAGE),
+        "12 deletions are pending on repository a/main, the threshold is 10. 12 held here since \
+         2026-01-02T03:00:00Z, in namespaces: a (12)."
+    );
+    for whole in ["no command in here. None.", "kubectl alone"] {
+        assert_eq!(without_commands(whole), whole);
+    }
+}
+
+#[test]
 fn what_could_not_be_read_is_said() {
     let found = Found {
         waves: vec![wave_of(&repository("a", "main", "True", MESSAGE)).unwrap()],
