@@ -250,6 +250,7 @@ fn source(context: &Context) -> Result<Outcome> {
         "examples",
         checks::examples_are_accepted(&context.workspace).map(drop),
     );
+    outcome.check("links", checks::links_lead_somewhere(&context.workspace));
     Ok(outcome)
 }
 
