@@ -8,6 +8,7 @@
 
 mod cargo;
 mod chart;
+mod interrupt;
 mod report;
 mod stages;
 
@@ -31,6 +32,12 @@ pub struct Args {
     /// Only these stages, by name.
     #[arg(long = "only", value_name = "STAGE")]
     only: Vec<String>,
+    /// Use this cluster instead of bringing one up; Holdfast is installed in it and stays.
+    #[arg(long, requires = "image_prefix", conflicts_with = "quick")]
+    kubeconfig: Option<PathBuf>,
+    /// Registry and path of the images for that cluster, as in registry.example/team.
+    #[arg(long, requires = "kubeconfig")]
+    image_prefix: Option<String>,
 }
 
 /// The cluster of the tests; a developer's own has another name.
@@ -41,6 +48,8 @@ struct Context {
     workspace: PathBuf,
     logs: PathBuf,
     quick: bool,
+    /// The cluster of someone else to use, and its images' prefix.
+    other: Option<(PathBuf, String)>,
 }
 
 /// Runs `cargo xtask test`.
@@ -56,10 +65,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         logs: workspace.join("target/test"),
         workspace,
         quick: args.quick,
+        other: args.kubeconfig.clone().zip(args.image_prefix.clone()),
     };
     let mut report = Report::default();
-    // Taken down when this function ends, however it does.
-    let _cluster = Down(&context.workspace);
+    // Taken down when this function ends, however it does, and when the program is told to end.
+    let cluster = Down(&context.workspace);
+    interrupt::watch(context.workspace.clone());
     for stage in STAGES {
         let wanted = args.only.is_empty()
             || args.only.iter().any(|name| name == stage.name)
@@ -84,7 +95,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let line = report.add(stage.name, outcome, started.elapsed());
         say(line);
     }
-    drop(_cluster);
+    drop(cluster);
     print!("\n{}", report.render());
     Ok(if report.good() {
         ExitCode::SUCCESS
@@ -102,8 +113,9 @@ fn wants_holdfast(only: &[String]) -> bool {
 fn why_not(stage: &Stage, context: &Context, report: &Report) -> Option<&'static str> {
     match stage.needs {
         Needs::Nothing => None,
-        Needs::Clusters | Needs::Holdfast if context.quick => Some("--quick: no cluster"),
-        Needs::Clusters => None,
+        Needs::Clusters | Needs::Installing | Needs::Holdfast if context.quick => Some("--quick: no cluster"),
+        Needs::Clusters if context.other.is_some() => Some("--kubeconfig: another cluster is used"),
+        Needs::Clusters | Needs::Installing => None,
         Needs::Holdfast if report.passed(INSTALLED) => None,
         Needs::Holdfast => Some("Holdfast could not be installed"),
     }
@@ -157,33 +169,49 @@ impl Context {
 mod tests {
     use super::*;
 
-    #[test]
-    fn quick_needs_no_cluster_and_says_what_it_leaves_out() {
-        let context = Context {
+    fn context(quick: bool, other: bool) -> Context {
+        Context {
             workspace: PathBuf::new(),
             logs: PathBuf::new(),
-            quick: true,
-        };
-        for stage in STAGES {
-            let why = why_not(stage, &context, &Report::default());
-            assert_eq!(why.is_some(), stage.needs != Needs::Nothing, "{}", stage.name);
+            quick,
+            other: other.then(|| (PathBuf::new(), String::new())),
         }
+    }
+
+    /// Stages that say why they do not run, in a run in which nothing has passed yet.
+    fn left_out(context: &Context) -> Vec<(&'static str, &'static str)> {
+        let report = Report::default();
+        STAGES
+            .iter()
+            .filter_map(|stage| Some((stage.name, why_not(stage, context, &report)?)))
+            .collect()
+    }
+
+    #[test]
+    fn quick_needs_no_cluster_and_says_what_it_leaves_out() {
+        let left_out = left_out(&context(true, false));
+        let needing: Vec<&str> = STAGES
+            .iter()
+            .filter(|stage| stage.needs != Needs::Nothing)
+            .map(|stage| stage.name)
+            .collect();
+        assert_eq!(
+            left_out.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            needing
+        );
+        assert!(left_out.iter().all(|(_, why)| why.contains("--quick")));
+    }
+
+    #[test]
+    fn another_cluster_is_installed_into_and_nothing_is_brought_up_beside_it() {
+        let left_out = left_out(&context(false, true));
+        assert!(left_out.contains(&("two clusters", "--kubeconfig: another cluster is used")));
+        assert!(left_out.iter().all(|(name, _)| *name != INSTALLED));
     }
 
     #[test]
     fn without_holdfast_its_stages_say_so() {
-        let context = Context {
-            workspace: PathBuf::new(),
-            logs: PathBuf::new(),
-            quick: false,
-        };
-        let stage = STAGES
-            .iter()
-            .find(|stage| stage.needs == Needs::Holdfast)
-            .expect("one");
-        assert_eq!(
-            why_not(stage, &context, &Report::default()),
-            Some("Holdfast could not be installed")
-        );
+        let left_out = left_out(&context(false, false));
+        assert!(left_out.contains(&("end to end", "Holdfast could not be installed")));
     }
 }

@@ -27,6 +27,8 @@ pub enum Needs {
     Nothing,
     /// To bring up clusters of its own.
     Clusters,
+    /// A cluster to install Holdfast in.
+    Installing,
     /// Holdfast running in the cluster of the tests.
     Holdfast,
 }
@@ -44,7 +46,7 @@ pub const STAGES: &[Stage] = &[
     stage("unit and integration tests", Needs::Nothing, unit_tests),
     stage("chart", Needs::Nothing, the_chart),
     stage("two clusters", Needs::Clusters, two_clusters),
-    stage(INSTALLED, Needs::Clusters, install),
+    stage(INSTALLED, Needs::Installing, install),
     stage("end to end", Needs::Holdfast, end_to_end),
 ];
 
@@ -158,6 +160,18 @@ fn two_clusters(context: &Context) -> Result<Outcome> {
 }
 
 fn install(context: &Context) -> Result<Outcome> {
+    let mut to = deploy::Args {
+        name: CLUSTER.to_owned(),
+        kubeconfig: None,
+        image_prefix: None,
+        set: Vec::new(),
+    };
+    if let Some((kubeconfig, image_prefix)) = &context.other {
+        to.kubeconfig = Some(kubeconfig.clone());
+        to.image_prefix = Some(image_prefix.clone());
+        deploy::run(&to)?;
+        return Ok(Outcome::ok());
+    }
     // What an interrupted run left would hide a cluster that cannot be brought up.
     drop(Down(&context.workspace));
     cluster::up(&cluster::Options {
@@ -166,17 +180,15 @@ fn install(context: &Context) -> Result<Outcome> {
         minor: None,
         control_plane_only: false,
     })?;
-    deploy::run(&deploy::Args {
-        name: CLUSTER.to_owned(),
-        kubeconfig: None,
-        image_prefix: None,
-        set: Vec::new(),
-    })?;
+    deploy::run(&to)?;
     Ok(Outcome::ok())
 }
 
 fn end_to_end(context: &Context) -> Result<Outcome> {
-    let kubeconfig = paths::ClusterPaths::new(&context.workspace, CLUSTER)?.kubeconfig();
+    let kubeconfig = match &context.other {
+        Some((kubeconfig, _)) => std::path::absolute(kubeconfig)?,
+        None => paths::ClusterPaths::new(&context.workspace, CLUSTER)?.kubeconfig(),
+    };
     let mut command = context.cargo();
     command
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
