@@ -71,11 +71,8 @@ async fn main() -> anyhow::Result<()> {
     ));
     serve(&ctx, &end)?;
     let sink_ctx = Arc::clone(&ctx);
-    watch::start(
-        &client,
-        &world,
-        &(Arc::new(move |dirty| sink_ctx.queues.add(dirty)) as watch::Sink),
-    );
+    let sink: watch::Sink = Arc::new(move |dirty| sink_ctx.queues.add(dirty));
+    watch::start(&client, &world, &sink, ctx.settings.streaming_lists);
     protect::start(&ctx);
     end.cancelled().await;
     // The Lease is released, so that the other replica takes over at once.

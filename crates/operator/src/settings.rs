@@ -32,6 +32,9 @@ pub struct Settings {
     /// Objects of one kind worked on at once.
     #[arg(long, env = "KOPIUR_RECONCILE_CONCURRENCY", default_value_t = 8)]
     pub reconcile_concurrency: usize,
+    /// Reads first lists as streams: less memory on the API server, which needs etcd 3.4.31, 3.5.13 or newer.
+    #[arg(long, env = "KOPIUR_STREAMING_LISTS", default_value_t = false, action = clap::ArgAction::Set)]
+    pub streaming_lists: bool,
     /// Format of the log.
     #[arg(long, env = "KOPIUR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

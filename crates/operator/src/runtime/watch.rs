@@ -23,8 +23,19 @@ use std::sync::Arc;
 pub type Sink = Arc<dyn Fn(BTreeSet<Dirty>) + Send + Sync>;
 
 /// Starts all watches; each runs until the process ends.
-pub fn start(client: &Client, world: &Arc<World>, sink: &Sink) -> Vec<tokio::task::JoinHandle<()>> {
-    let all = watcher::Config::default().streaming_lists();
+pub fn start(
+    client: &Client,
+    world: &Arc<World>,
+    sink: &Sink,
+    streaming_lists: bool,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let all = watcher::Config::default();
+    // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
+    let all = if streaming_lists {
+        all.streaming_lists()
+    } else {
+        all
+    };
     let ours = all
         .clone()
         .labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY));
