@@ -6,6 +6,7 @@
 //! **Assumes.** The world is synced; a caller that is not sure of an absence passes what it is sure of.
 
 use crate::world::NamespaceKnown;
+use crate::world::keys::LaneKey;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, NamespaceDeletePolicy, Origin};
 use holdfast_api::{conditions, names};
@@ -166,6 +167,16 @@ pub fn repository(view: &RepositoryView) -> RepositoryFacts {
         }),
         held_through: protection.held_through,
         backoff_until: protection.jobs.and_then(|j| j.next_attempt_at),
+    }
+}
+
+/// The unique id of the physical repository that a Snapshot was taken into, if that is not the lane's.
+#[must_use]
+pub fn elsewhere<'a>(view: &'a SnapshotView, lane: &LaneKey) -> Option<&'a str> {
+    let recorded = view.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()?;
+    match lane {
+        LaneKey::Physical(id) if id != recorded => Some(recorded),
+        LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     }
 }
 

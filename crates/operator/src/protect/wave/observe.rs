@@ -360,7 +360,14 @@ impl Gather<'_> {
 
     fn resolution(&self, view: &SnapshotView) -> Resolution {
         match self.ctx.world.resolve(view) {
-            ResolvedTo::Repository(key) => Resolution::Resolved(key),
+            ResolvedTo::Repository(key) => match facts::elsewhere(view, self.key) {
+                // The object is there, and connected to another repository than the one its snapshot is in: an id
+                // that is absent here proves nothing. As a key that is not of this lane it waits, by rule 8.
+                Some(unique_id) => Resolution::Resolved(RepositoryKey::ClusterRepository {
+                    name: format!("(of unique id {unique_id})"),
+                }),
+                None => Resolution::Resolved(key),
+            },
             ResolvedTo::Unknown => Resolution::Unreadable,
             ResolvedTo::Gone => {
                 let there = match (view.pin(), view.policy()) {
