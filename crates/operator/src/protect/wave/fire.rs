@@ -9,7 +9,8 @@
 use super::lease::{self, Lock};
 use super::live::{self, Live};
 use super::member::{self, Written, few_at_once};
-use super::observe::{self, BatchJob, Observed, Proven};
+use super::observe::{self, BatchJob, Observed};
+use super::proven::Proven;
 use super::{facts, memory, records, settings};
 use crate::context::{Context, Error};
 use crate::jobs::build::Mover;

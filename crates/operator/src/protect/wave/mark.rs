@@ -7,7 +7,8 @@
 //! **Assumes.** The latch is recorded before.
 
 use super::member::{self, Written, few_at_once};
-use super::observe::{Observed, Proven, own_jobs};
+use super::observe::Observed;
+use super::proven::{Proven, own_jobs};
 use super::records::WORDS;
 use crate::context::{Context, Error};
 use crate::jobs::outcome;

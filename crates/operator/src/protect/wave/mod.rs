@@ -8,7 +8,7 @@
 //!
 //! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
 //!
-//! Where to look: [`observe`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
+//! Where to look: [`observe`], [`proven`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
 //! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock.
 
 mod facts;
@@ -20,6 +20,7 @@ mod mark;
 mod member;
 mod memory;
 mod observe;
+mod proven;
 mod records;
 mod release;
 mod settle;
@@ -60,7 +61,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref()).await?;
-    let proven = observe::prove(ctx, &pending).await?;
+    let proven = proven::prove(ctx, &pending).await?;
     let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs
         .iter()

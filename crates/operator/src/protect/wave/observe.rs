@@ -9,19 +9,17 @@
 use super::facts::{self, Around};
 use super::lease::Lock;
 use super::live::Live;
+use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
-use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
+use crate::world::keys::{LaneKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Pending, ResolvedTo};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use holdfast_api::names;
 use holdfast_core::deletion::{Cache, Lane, LiveBatch, MemberFacts, OwnMover, Resolution, Sharing};
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
 use kube::api::Api;
-use kube::core::PartialObjectMeta;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A batch Job of the lane that is not reaped.
@@ -39,21 +37,6 @@ pub struct BatchJob {
     pub started: bool,
     /// Why none has, in the cluster's words; empty when one has.
     pub why_not: String,
-}
-
-/// What was read live because the world alone does not prove it.
-#[derive(Debug, Clone, Default)]
-pub struct Proven {
-    /// The CRD of Snapshot is being deleted.
-    api_going_away: bool,
-    /// Repository objects that exist although the world does not have them.
-    repositories: BTreeSet<RepositoryKey>,
-    /// Policies that exist although the world does not have them.
-    policies: BTreeSet<ObjectKey>,
-    /// Backup Jobs that were looked for and are not there.
-    absent_jobs: BTreeSet<ObjectKey>,
-    /// Backup Jobs that are there although the world does not have them.
-    present_jobs: BTreeMap<ObjectKey, Arc<JobView>>,
 }
 
 /// One lane as it is now.
@@ -151,92 +134,6 @@ fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
         LaneKey::Unconnected(_) | LaneKey::Unresolved => false,
     };
     by_object || by_id
-}
-
-/// Looks live for what the world cannot prove.
-///
-/// # Errors
-/// [`Error`].
-pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> {
-    let mut proven = Proven::default();
-    if pending.is_empty() {
-        return Ok(proven);
-    }
-    proven.api_going_away = api_going_away(ctx).await?;
-    let mut looked_for = BTreeSet::new();
-    let mut policies = BTreeSet::new();
-    for Pending { snapshot, .. } in pending {
-        if ctx.world.resolve(snapshot) == ResolvedTo::Gone {
-            match (snapshot.pin(), snapshot.policy()) {
-                (Some(pin), _) => {
-                    looked_for.insert(pin);
-                }
-                (None, Some(policy)) => {
-                    policies.insert(policy);
-                }
-                (None, None) => {}
-            }
-        }
-        if let Some(job) = missing_job(ctx, snapshot) {
-            let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &job.namespace);
-            match api
-                .get_opt(&job.name)
-                .await?
-                .filter(|j| j.label(names::OWNER_UID_LABEL) == Some(snapshot.uid()))
-            {
-                Some(found) => _ = proven.present_jobs.insert(job, Arc::new(found)),
-                None => _ = proven.absent_jobs.insert(job),
-            }
-        }
-    }
-    for key in looked_for {
-        if repository_exists(ctx, &key).await? {
-            proven.repositories.insert(key);
-        }
-    }
-    for key in policies {
-        // A policy that is known names a repository that is not there; only one that is unknown is in doubt.
-        if ctx.world.policy(&key).is_none() {
-            let api: Api<PartialObjectMeta<SnapshotPolicy>> =
-                Api::namespaced(ctx.client.clone(), &key.namespace);
-            if api.get_opt(&key.name).await?.is_some() {
-                proven.policies.insert(key);
-            }
-        }
-    }
-    Ok(proven)
-}
-
-/// The backup Job that a Snapshot without an id names and the world does not have.
-fn missing_job(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
-    let named = snapshot.status.as_ref()?.job.as_ref()?;
-    if snapshot.snapshot_id().is_some() || !ctx.world.jobs_of(snapshot.uid()).is_empty() {
-        return None;
-    }
-    Some(ObjectKey::new(snapshot.key().namespace, &named.name))
-}
-
-async fn repository_exists(ctx: &Context, key: &RepositoryKey) -> Result<bool, Error> {
-    let client = ctx.client.clone();
-    Ok(match key {
-        RepositoryKey::Repository { namespace, name } => {
-            let api: Api<PartialObjectMeta<Repository>> = Api::namespaced(client, namespace);
-            api.get_opt(name).await?.is_some()
-        }
-        RepositoryKey::ClusterRepository { name } => {
-            let api: Api<PartialObjectMeta<ClusterRepository>> = Api::all(client);
-            api.get_opt(name).await?.is_some()
-        }
-    })
-}
-
-/// Rule 2. A definition that is not there at all has no objects either: look again.
-async fn api_going_away(ctx: &Context) -> Result<bool, Error> {
-    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(ctx.client.clone());
-    match api.get_opt(Snapshot::crd_name()).await? {
-        Some(crd) => Ok(crd.metadata.deletion_timestamp.is_some()),
-        None => Err(Error::Conflict),
-    }
 }
 
 /// Puts a lane together. What `live` has read takes the place of what the world says.
@@ -393,15 +290,4 @@ impl Gather<'_> {
         let unknown = missing.is_some_and(|j| !self.proven.absent_jobs.contains(&j));
         facts::own_mover(&jobs, view.snapshot_id().is_some(), unknown)
     }
-}
-
-/// Backup Jobs of a Snapshot, those that only a live look found included.
-#[must_use]
-pub fn own_jobs(ctx: &Context, proven: &Proven, view: &SnapshotView) -> Vec<Arc<JobView>> {
-    let mut jobs = ctx.world.jobs_of(view.uid());
-    if let Some(found) = missing_job(ctx, view).and_then(|j| proven.present_jobs.get(&j)) {
-        jobs.push(Arc::clone(found));
-    }
-    jobs.retain(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP));
-    jobs
 }
