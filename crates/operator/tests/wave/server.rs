@@ -100,6 +100,31 @@ impl Server {
         self.objects.lock().unwrap().by_path.remove(path);
     }
 
+    /// Removes an object.
+    pub fn remove(&self, path: &str) {
+        let object = self.objects.lock().unwrap().by_path.remove(path);
+        if let Some(object) = object {
+            self.tell(path, &object, true);
+        }
+    }
+
+    /// Changes an object without the world seeing it.
+    pub fn edit_unseen(&self, path: &str, change: impl FnOnce(&mut Value)) {
+        let mut objects = self.objects.lock().unwrap();
+        change(objects.by_path.get_mut(path).unwrap());
+        objects.bump(path);
+    }
+
+    /// Sets when an object was created.
+    pub fn set_created(&self, path: &str, at: Timestamp) {
+        let time = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        self.edit_unseen(path, |object| {
+            object["metadata"]["creationTimestamp"] = json!(time);
+        });
+        let object = self.get(path).unwrap();
+        self.tell(path, &object, false);
+    }
+
     /// Puts an object there, seen by the world a minute ago.
     pub fn put(&self, path: &str, mut object: Value) {
         let mut objects = self.objects.lock().unwrap();

@@ -13,7 +13,7 @@ use holdfast_operator::runtime::results::Results;
 use holdfast_operator::runtime::review::{Reviewer, Reviews, Unavailable, Verdict};
 use holdfast_operator::settings::Settings;
 use holdfast_operator::world::keys::LaneKey;
-use holdfast_operator::world::views::JobView;
+use holdfast_operator::world::views::{JobView, RepositoryView};
 use holdfast_operator::world::{Change, Observed, World};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -156,13 +156,28 @@ impl Story {
         wave::pass(&self.ctx, &LaneKey::Physical("id".to_owned())).await
     }
 
+    pub async fn pass_unresolved(&self) {
+        wave::pass(&self.ctx, &LaneKey::Unresolved).await.expect("a pass");
+    }
+
+    /// Takes the repository out of the world although it is there.
+    pub fn forget_repository(&self) {
+        let object = self.server.get(&repository_path()).unwrap();
+        let view = RepositoryView::namespaced(serde_json::from_value(object).unwrap());
+        let gone = Change::Gone(Observed::Repository(Box::new(view)));
+        self.ctx.world.apply(gone, Timestamp::now());
+    }
+
     pub async fn pass(&self) -> Next {
         self.try_pass().await.expect("a pass")
     }
 
     /// The one batch Job.
     pub fn job(&self) -> Option<(String, Value)> {
-        let jobs = self.server.under(JOBS);
+        let mut jobs = self.server.under(JOBS);
+        jobs.retain(|(_, j)| {
+            j["metadata"]["labels"]["kopiur.home-operations.com/op"] == "snapshot-delete-batch"
+        });
         assert!(jobs.len() <= 1, "never two Jobs at once");
         jobs.into_iter().next()
     }

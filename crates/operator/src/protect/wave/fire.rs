@@ -55,7 +55,7 @@ pub async fn fire(
     ctx: &Context,
     key: &LaneKey,
     lock: &Lock,
-    observed: &Observed,
+    observed: &mut Observed,
     proven: &Proven,
     batch: &Batch,
     now: Timestamp,
@@ -79,7 +79,7 @@ pub async fn fire(
         return Err(Error::Conflict);
     };
     if let Some((reason, message)) = missing(ctx, &repository).await? {
-        records::failed(ctx, &repository, None, reason, &message, now).await?;
+        records::failed(ctx, observed, &repository, None, reason, &message, now).await?;
         return Ok(Next::After(SOON));
     }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
@@ -107,7 +107,7 @@ pub async fn fire(
             seen(ctx, &job, created.metadata.uid.as_deref()).await;
             Ok(Next::After(super::LIVE_AGAIN))
         }
-        Created::Exists => exists(ctx, &repository, &job, now).await,
+        Created::Exists => exists(ctx, observed, &repository, &job, now).await,
         // Rule 4 decides about its members when the world says so.
         Created::NoPlace => Ok(Next::After(SOON)),
     }
@@ -295,6 +295,7 @@ fn mover(ctx: &Context, repository: &RepositoryView, job: &ObjectKey, members: V
 /// the way, which is the repository's trouble.
 async fn exists(
     ctx: &Context,
+    observed: &mut Observed,
     repository: &RepositoryView,
     job: &ObjectKey,
     now: Timestamp,
@@ -306,7 +307,7 @@ async fn exists(
         }
         Some(_) => {
             let message = format!("A Job {job} that is not ours has the name of the delete Job; remove it.");
-            records::failed(ctx, repository, None, "JobNameTaken", &message, now).await?;
+            records::failed(ctx, observed, repository, None, "JobNameTaken", &message, now).await?;
             Ok(Next::After(SOON))
         }
         None => Err(Error::Conflict),

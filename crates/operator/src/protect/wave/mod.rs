@@ -70,7 +70,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         .collect();
     if !ended.is_empty() {
         for job in ended {
-            settle::settle(ctx, &observed, lock.as_ref(), job, now).await?;
+            settle::settle(ctx, &mut observed, lock.as_ref(), job, now).await?;
         }
         return Ok(Next::After(CATCH_UP));
     }
@@ -82,11 +82,11 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let mut next = next(&plan, !jobs.is_empty(), now);
     match (plan.withdraw, &plan.fire, &lock) {
         (Some(why), _, _) => {
-            settle::withdraw(ctx, &observed, why, now).await?;
+            settle::withdraw(ctx, &mut observed, why, now).await?;
             next = sooner(next, Duration::from_secs(5));
         }
         (None, Some(batch), Some(lock)) => {
-            match fire::fire(ctx, key, lock, &observed, &proven, batch, now).await? {
+            match fire::fire(ctx, key, lock, &mut observed, &proven, batch, now).await? {
                 Next::After(delay) => next = sooner(next, delay),
                 Next::Settled | Next::Failed => {}
             }

@@ -119,12 +119,14 @@ pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Tim
 }
 
 /// The delete Jobs of a repository cannot start or connect: one backoff, one condition, one event per transition.
-/// `job` is the UID of the Job that failed, if there was one; no Job is counted twice.
+/// `job` is the UID of the Job that failed, if there was one; no Job is counted twice. The view in `observed`
+/// becomes what was written.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn failed(
     ctx: &Context,
+    observed: &mut Observed,
     view: &RepositoryView,
     job: Option<&str>,
     reason: &str,
@@ -167,6 +169,7 @@ pub async fn failed(
         )
         .await;
     }
+    observed.repositories.insert(view.key.clone(), after);
     Ok(())
 }
 

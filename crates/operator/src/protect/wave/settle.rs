@@ -36,7 +36,7 @@ const TOLD_AT: u32 = 3;
 /// [`Error`].
 pub async fn settle(
     ctx: &Context,
-    observed: &Observed,
+    observed: &mut Observed,
     lock: Option<&Lock>,
     ended: &BatchJob,
     now: Timestamp,
@@ -85,15 +85,15 @@ async fn is_there(ctx: &Context, job: &JobView) -> Result<bool, Error> {
 /// The Job's failure is the repository's.
 async fn not_for_members(
     ctx: &Context,
-    observed: &Observed,
+    observed: &mut Observed,
     ended: &BatchJob,
     reason: &str,
     message: &str,
     now: Timestamp,
 ) -> Result<(), Error> {
-    if let Some(repository) = observed.repositories.get(&ended.repository) {
+    if let Some(repository) = observed.repositories.get(&ended.repository).cloned() {
         let uid = Some(ended.job.uid());
-        records::failed(ctx, repository, uid, reason, message, now).await?;
+        records::failed(ctx, observed, &repository, uid, reason, message, now).await?;
     }
     let job = ended.job.key().name;
     let claims = members(observed, ended).filter(|(_, view)| member::claim(view) == Some(job.as_str()));
@@ -228,20 +228,21 @@ async fn reap(ctx: &Context, job: &JobView, propagation: PropagationPolicy) -> R
 /// [`Error`].
 pub async fn withdraw(
     ctx: &Context,
-    observed: &Observed,
+    observed: &mut Observed,
     why: Withdraw,
     now: Timestamp,
 ) -> Result<(), Error> {
-    for waiting in observed.jobs.iter().filter(|j| !j.started) {
+    let waiting: Vec<BatchJob> = observed.jobs.iter().filter(|j| !j.started).cloned().collect();
+    for waiting in waiting {
         if waiting.job.metadata.deletion_timestamp.is_some() {
             continue;
         }
         match why {
             Withdraw::NotStarted => {
-                if let Some(repository) = observed.repositories.get(&waiting.repository) {
+                if let Some(repository) = observed.repositories.get(&waiting.repository).cloned() {
                     let message = format!("{}: {}.", messages::withdrawn(why), waiting.why_not);
                     let uid = Some(waiting.job.uid());
-                    records::failed(ctx, repository, uid, why.reason(), &message, now).await?;
+                    records::failed(ctx, observed, &repository, uid, why.reason(), &message, now).await?;
                 }
             }
             Withdraw::MemberNotDeletable => {}
