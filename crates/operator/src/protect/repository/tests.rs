@@ -182,13 +182,12 @@ fn each_class_of_failure_has_its_word_and_a_later_try() {
     for (class, expected) in classes {
         let mut f = facts(json!({}), json!({}));
         f.bootstrap = Some(job(JobState::Failed, "in", outcome(None, Some(class))));
-        match decide(&f, now()) {
-            Step::Failed(reason, _, at) => {
-                assert_eq!(reason, expected);
-                assert!(at > now());
-            }
-            other => panic!("{other:?}"),
-        }
+        let step = decide(&f, now());
+        let Step::Failed(reason, _, at) = step else {
+            panic!("{step:?}")
+        };
+        assert_eq!(reason, expected);
+        assert!(at > now());
     }
 }
 
