@@ -93,7 +93,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 11] = [
+const CONDITIONS: [(&str, &str, &str); 12] = [
     (
         conditions::READY,
         "all kinds",
@@ -114,6 +114,11 @@ const CONDITIONS: [(&str, &str, &str); 11] = [
         conditions::MASS_DELETION_HELD,
         REPOSITORIES,
         "A wave of deletions is held. The message carries the command that releases it. It never makes the repository unready.",
+    ),
+    (
+        conditions::DELETION_JOBS_FAILING,
+        REPOSITORIES,
+        "Delete Jobs cannot start or connect, for the reason given. They are tried again by themselves; it counts against no Snapshot.",
     ),
     (
         conditions::SHARED_REPOSITORY,
