@@ -122,7 +122,48 @@ async fn skipping_a_member_in_flight_changes_nothing() {
         s["metadata"]["annotations"]["kopiur.home-operations.com/skip-snapshot-cleanup"] = json!("");
     });
     story.pass().await;
-    assert!(story.server.get(&snapshot_path("a")).is_some());
+    let a = story.server.get(&snapshot_path("a")).unwrap();
+    assert!(story.job().is_some());
+    let (status, reason, message) = story.condition(&a, "DeletionBlocked");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "InFlight"));
+    assert!(message.contains("too late"), "{message}");
+}
+
+#[tokio::test]
+async fn a_repository_object_that_goes_while_its_job_runs_lets_the_result_decide() {
+    let story = Story::new(10);
+    story.snapshot("a", json!({}));
+    story.pass().await;
+    let (path, _) = story.job().unwrap();
+    story
+        .server
+        .edit(&path, |job| job["status"] = json!({ "active": 1 }));
+    story.server.remove(&repository_path());
+    story.pass_unresolved().await;
+    assert!(story.server.get(&snapshot_path("a")).is_some(), "in flight");
+    story.finish(&path, Some("D"), None);
+    story.pass_unresolved().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none());
+    assert!(story.job().is_none());
+}
+
+#[tokio::test]
+async fn the_cap_counts_jobs_of_other_lanes() {
+    let mut story = Story::new(10);
+    story.ctx.settings.max_concurrent_delete_jobs = 1;
+    story.snapshot("a", json!({}));
+    let other = "/apis/batch/v1/namespaces/elsewhere/jobs/other";
+    let labels = json!({ "kopiur.home-operations.com/op": "snapshot-delete-batch" });
+    // The watch does not have it yet.
+    story.server.put(
+        other,
+        json!({ "metadata": { "name": "other", "namespace": "elsewhere", "labels": labels } }),
+    );
+    story.forget_job(other);
+    story.pass().await;
+    assert!(story.job().is_none());
+    story.server.remove(other);
+    story.pass().await;
     assert!(story.job().is_some());
 }
 

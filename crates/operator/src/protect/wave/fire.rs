@@ -85,13 +85,13 @@ pub async fn fire(
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
     lease::write(ctx, lock, Some(&job), now).await?;
     let claimed = claim(ctx, &proof, &job.name, now).await?;
-    if claimed.is_empty() {
-        return Err(Error::Conflict);
-    }
     let mut members: Vec<(BatchMember, Arc<SnapshotView>)> = claimed
         .into_iter()
         .filter_map(|view| Some((facts::batch_member(&view)?, view)))
         .collect();
+    if members.is_empty() {
+        return Err(Error::Conflict);
+    }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
     memory::write(ctx, &repository, &job, &members, now).await?;

@@ -121,6 +121,11 @@ impl Mark {
                 member::blocked(view, wait.reason(), &text, now)
             }
             (HeldChange::Keep | HeldChange::Clear(_), Some(_)) => view.status.clone().unwrap_or_default(),
+            (HeldChange::Keep | HeldChange::Clear(_), None)
+                if facts.skip && decision.verdict == Verdict::InFlight =>
+            {
+                member::too_late(view, decision.reason(), &message(), now)
+            }
             (HeldChange::Keep | HeldChange::Clear(_), None) => {
                 member::unblocked(view, decision.reason(), &message(), now)
             }
@@ -189,8 +194,13 @@ impl Patience {
         }
         let list = view.status.as_ref().map(|s| s.conditions.as_slice());
         let told = conditions::get(list.unwrap_or_default(), conditions::DELETION_BLOCKED)
-            .is_some_and(|c| c.status == "True" && c.reason == wait.reason());
-        !told && (self.few || self.lasting)
+            .filter(|c| c.status == "True");
+        // One word for the whole time in the queue: its turns are not worth a write each.
+        let same = told.is_some_and(|c| {
+            c.reason == wait.reason()
+                || (is_queue(wait) && QUEUE.iter().any(|queue| c.reason == queue.reason()))
+        });
+        !same && (self.few || self.lasting || wait == Wait::JobCapReached)
     }
 
     /// What is written: the sentence, but for what is the same for all members and changes often.
@@ -208,6 +218,18 @@ impl Patience {
     }
 }
 
+/// Eligible, and not yet its turn.
+const QUEUE: [Wait; 4] = [
+    Wait::BatchLive,
+    Wait::NextBatch,
+    Wait::RidesAlone,
+    Wait::JobCapReached,
+];
+
+fn is_queue(wait: Wait) -> bool {
+    QUEUE.contains(&wait)
+}
+
 /// Waits that end within seconds by themselves.
 fn is_brief(wait: Wait) -> bool {
     match wait {
@@ -217,7 +239,8 @@ fn is_brief(wait: Wait) -> bool {
         | Wait::JobNotStarted
         | Wait::Withdrawing
         | Wait::NextBatch
-        | Wait::RidesAlone => true,
+        | Wait::RidesAlone
+        | Wait::JobCapReached => true,
         Wait::ForeignManager
         | Wait::OwnMoverRunning
         | Wait::OwnResultUnread
@@ -237,8 +260,7 @@ fn is_brief(wait: Wait) -> bool {
         | Wait::DeletionsPaused
         | Wait::RepositoryBackingOff(_)
         | Wait::BackingOff(_)
-        | Wait::MemberTooLarge
-        | Wait::JobCapReached => false,
+        | Wait::MemberTooLarge => false,
     }
 }
 

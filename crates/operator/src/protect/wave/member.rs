@@ -133,6 +133,22 @@ pub fn unblocked(view: &SnapshotView, reason: &str, message: &str, now: Timestam
     status
 }
 
+/// The skip annotation came while a Job that may have started includes the Snapshot: said where people look.
+#[must_use]
+pub fn too_late(view: &SnapshotView, reason: &str, message: &str, now: Timestamp) -> SnapshotStatusView {
+    let mut status = status_of(view);
+    conditions::set(
+        &mut status.conditions,
+        conditions::DELETION_BLOCKED,
+        false,
+        reason,
+        message,
+        view.metadata.generation,
+        now,
+    );
+    status
+}
+
 fn unblock(
     status: &mut SnapshotStatusView,
     view: &SnapshotView,
