@@ -59,6 +59,38 @@ async fn a_process_that_ends_at_any_write_comes_to_the_same_end() {
     assert!(kills >= 12, "only {kills} writes were tried");
 }
 
+/// The same with a result that is not the same for all: what failed is counted once, whatever write is the last.
+#[tokio::test]
+async fn a_process_that_ends_while_recording_counts_a_failure_once() {
+    for n in 0.. {
+        let story = Story::new(10);
+        for name in ["a", "b", "c"] {
+            story.snapshot(name, json!({}));
+        }
+        story.pass().await;
+        let (path, _) = story.job().unwrap();
+        story.finish(&path, Some("DFA"), Some("OperationFailed"));
+        let written = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&written);
+        story.server.on_write(move |_, _| {
+            let dead = count.fetch_add(1, Ordering::SeqCst) == n;
+            dead.then_some(StatusCode::INTERNAL_SERVER_ERROR)
+        });
+        for _ in 0..4 {
+            let _ = story.try_pass().await;
+        }
+        assert!(story.server.get(&snapshot_path("a")).is_none(), "write {n}");
+        assert!(story.server.get(&snapshot_path("c")).is_none(), "write {n}");
+        let b = story.server.get(&snapshot_path("b")).unwrap();
+        assert_eq!(b["status"]["deletion"]["attempts"], 1, "write {n}");
+        assert!(story.job().is_none(), "write {n}");
+        if written.load(Ordering::SeqCst) <= n {
+            assert!(n >= 5, "only {n} writes were tried");
+            break;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_does_not_start_is_withdrawn_in_the_foreground() {
     let story = Story::new(10);
