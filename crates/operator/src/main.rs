@@ -5,6 +5,7 @@ use clap::Parser;
 use holdfast_operator::context::{Context, Endpoint, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
+use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::endpoints::{self, Here};
 use holdfast_operator::runtime::events::Events;
 use holdfast_operator::runtime::leader::{self, Leadership};
@@ -50,6 +51,7 @@ async fn main() -> anyhow::Result<()> {
     let ctx = Arc::new(Context {
         client: client.clone(),
         world: Arc::clone(&world),
+        clock: Clock::system(),
         leadership: leadership.clone(),
         events: Events::new(client.clone(), &settings.pod_name),
         metrics: Arc::new(Metrics::new()),
@@ -74,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
     serve(&ctx, &end)?;
     let sink_ctx = Arc::clone(&ctx);
     let sink: watch::Sink = Arc::new(move |dirty| sink_ctx.queues.add(dirty));
-    watch::start(&client, &world, &sink, ctx.settings.streaming_lists);
+    watch::start(&client, &world, &sink, ctx.settings.streaming_lists, &ctx.clock);
     protect::start(&ctx);
     end.cancelled().await;
     // The Lease is released, so that the other replica takes over at once.

@@ -11,46 +11,57 @@ use std::future::Future;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
-/// Starts all workers.
-pub fn start(ctx: &Arc<Context>) {
+/// Starts all workers; each runs until the process ends.
+pub fn start(ctx: &Arc<Context>) -> Vec<JoinHandle<()>> {
     let n = ctx.settings.reconcile_concurrency.max(1);
-    spawn(
-        ctx,
-        Kind::Repository,
-        &ctx.queues.repositories,
-        n,
-        |c, k| async move { super::repository::pass(&c, &k).await },
-    );
-    spawn(
-        ctx,
-        Kind::SnapshotPolicy,
-        &ctx.queues.policies,
-        n,
-        |c, k| async move { super::policy::pass(&c, &k).await },
-    );
-    spawn(
-        ctx,
-        Kind::SnapshotSchedule,
-        &ctx.queues.schedules,
-        n,
-        |c, k| async move { super::schedule::pass(&c, &k).await },
-    );
-    spawn(ctx, Kind::Snapshot, &ctx.queues.snapshots, n, |c, k| async move {
-        super::snapshot::pass(&c, &k).await
-    });
-    spawn(ctx, Kind::Lane, &ctx.queues.lanes, n, |c, k| async move {
-        super::wave::pass(&c, &k).await
-    });
+    let queues = &ctx.queues;
+    let workers = [
+        spawn(
+            ctx,
+            Kind::Repository,
+            &queues.repositories,
+            n,
+            |c, k| async move { super::repository::pass(&c, &k).await },
+        ),
+        spawn(
+            ctx,
+            Kind::SnapshotPolicy,
+            &queues.policies,
+            n,
+            |c, k| async move { super::policy::pass(&c, &k).await },
+        ),
+        spawn(
+            ctx,
+            Kind::SnapshotSchedule,
+            &queues.schedules,
+            n,
+            |c, k| async move { super::schedule::pass(&c, &k).await },
+        ),
+        spawn(ctx, Kind::Snapshot, &queues.snapshots, n, |c, k| async move {
+            super::snapshot::pass(&c, &k).await
+        }),
+        spawn(ctx, Kind::Lane, &queues.lanes, n, |c, k| async move {
+            super::wave::pass(&c, &k).await
+        }),
+    ];
+    workers.into_iter().flatten().collect()
 }
 
-fn spawn<K, F, Fut>(ctx: &Arc<Context>, kind: Kind, queue: &Arc<Queue<K>>, workers: usize, pass: F)
+fn spawn<K, F, Fut>(
+    ctx: &Arc<Context>,
+    kind: Kind,
+    queue: &Arc<Queue<K>>,
+    workers: usize,
+    pass: F,
+) -> Vec<JoinHandle<()>>
 where
     K: Clone + Eq + Hash + Ord + Display + Send + Sync + 'static,
     F: Fn(Arc<Context>, K) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Next, Error>> + Send,
 {
-    for _ in 0..workers {
+    let worker = |_| {
         let (ctx, queue, pass) = (Arc::clone(ctx), Arc::clone(queue), pass.clone());
         tokio::spawn(async move {
             loop {
@@ -76,8 +87,9 @@ where
                 ctx.metrics.reconciled(kind, begin.elapsed(), failure);
                 queue.done(key, next);
             }
-        });
-    }
+        })
+    };
+    (0..workers).map(worker).collect()
 }
 
 async fn wait_for_leadership(ctx: &Context) {

@@ -5,11 +5,11 @@
 //!
 //! **Assumes.** The sink that receives dirty keys does not block.
 
+use crate::runtime::clock::Clock;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
 use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, SnapshotSchedule, names};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -28,6 +28,7 @@ pub fn start(
     world: &Arc<World>,
     sink: &Sink,
     streaming_lists: bool,
+    clock: &Clock,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let all = watcher::Config::default();
     // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
@@ -39,7 +40,12 @@ pub fn start(
     let ours = all
         .clone()
         .labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY));
-    let spawn = Spawn { client, world, sink };
+    let spawn = Spawn {
+        client,
+        world,
+        sink,
+        clock,
+    };
     vec![
         spawn.kind(Kind::Repository, all.clone(), |mut r: Repository| {
             r.metadata.managed_fields = None;
@@ -83,6 +89,7 @@ struct Spawn<'a> {
     client: &'a Client,
     world: &'a Arc<World>,
     sink: &'a Sink,
+    clock: &'a Clock,
 }
 
 impl Spawn<'_> {
@@ -96,7 +103,7 @@ impl Spawn<'_> {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
-        let (world, sink) = (Arc::clone(self.world), Arc::clone(self.sink));
+        let (world, sink, clock) = (Arc::clone(self.world), Arc::clone(self.sink), self.clock.clone());
         tokio::spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
@@ -118,7 +125,7 @@ impl Spawn<'_> {
                     }
                 };
                 if let Some(change) = change {
-                    sink(world.apply(change, Timestamp::now()));
+                    sink(world.apply(change, clock.now()));
                 }
             }
         })
