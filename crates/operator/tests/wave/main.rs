@@ -4,6 +4,7 @@
 mod edges;
 mod server;
 mod story;
+mod sweep;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
