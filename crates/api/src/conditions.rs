@@ -16,6 +16,8 @@ pub const STALLED: &str = "Stalled";
 pub const BOOTSTRAPPED: &str = "Bootstrapped";
 /// Repository: a wave is held.
 pub const MASS_DELETION_HELD: &str = "MassDeletionHeld";
+/// Repository: its delete Jobs cannot start or connect.
+pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 /// Repository: other objects point to the same physical repository.
 pub const SHARED_REPOSITORY: &str = "SharedRepository";
 /// Snapshot: held by the breaker (and by nothing else).

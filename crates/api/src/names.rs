@@ -19,6 +19,10 @@ pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-del
 pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 /// Annotation on a batch Job: sorted, comma-joined UIDs of its members.
 pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
+/// Annotation on a batch Job: unique id of the physical repository it deletes from.
+pub const DELETE_UNIQUE_ID: &str = "kopiur.home-operations.com/delete-unique-id";
+/// Annotation on a lane's Lease: the batch Job it names, `<namespace>/<name>`.
+pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
@@ -72,6 +76,10 @@ pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
 pub const LEADER_LEASE: &str = "holdfast-leader";
 /// Prefix of the lane Leases (`docs/design.md` 3.6).
 pub const LANE_LEASE_PREFIX: &str = "holdfast-lane-";
+/// Prefix of the ConfigMaps that remember for a day what was deleted (`docs/design.md` 3.6).
+pub const BATCH_MEMORY_PREFIX: &str = "holdfast-batch-";
+/// Label on those ConfigMaps; the value is that of [`DELETE_REPO_LABEL`].
+pub const BATCH_MEMORY_LABEL: &str = "kopiur.home-operations.com/batch-memory";
 /// ServiceAccount of movers, one per namespace, without rights.
 pub const MOVER_SERVICE_ACCOUNT: &str = "holdfast-mover";
 /// Key of the password in `passwordSecretRef` when none is named.

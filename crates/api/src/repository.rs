@@ -343,6 +343,28 @@ pub struct DeletionProtectionStatus {
     /// The acknowledgement as it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgement: Option<AcknowledgementRecord>,
+    /// The value of the annotation that was last refused as unreadable, so that it is told once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid_acknowledgement: Option<String>,
+    /// How the delete Jobs of this object went lately; absent: well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<DeletionJobsStatus>,
+}
+
+/// Delete Jobs that could not start or connect: the repository's failure, which counts against no Snapshot
+/// (`docs/design.md` 3.6).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionJobsStatus {
+    /// Failures in a row.
+    #[serde(default)]
+    pub failures: u32,
+    /// No delete Job before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
+    /// UID of the Job whose failure was counted last, so that none is counted twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<String>,
 }
 
 /// An acknowledgement as it was first seen.

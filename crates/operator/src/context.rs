@@ -37,6 +37,8 @@ pub struct Context {
     pub endpoint: RwLock<Option<Endpoint>>,
     /// UID of the namespace `kube-system`.
     pub cluster: String,
+    /// Who this process is in Leases; no other process has it.
+    pub identity: String,
     /// The work queues.
     pub queues: Queues,
 }

@@ -45,6 +45,7 @@ async fn main() -> anyhow::Result<()> {
     let election = settings.leader.settings()?;
     let leadership = Leadership::standby();
     let world = World::new();
+    let identity = leader::identity(&settings.pod_name);
     let reviews = Reviews::new(Arc::new(KubeReviewer::new(client.clone())));
     let ctx = Arc::new(Context {
         client: client.clone(),
@@ -55,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
         results: Results::new(reviews, leadership.clone()),
         endpoint: RwLock::new(None),
         cluster,
+        identity: identity.clone(),
         queues: Queues::new(),
         settings,
     });
@@ -64,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
             &ctx.settings.namespace,
             &ctx.settings.leader.lease_name,
         ),
-        leader::identity(&ctx.settings.pod_name),
+        identity,
         election,
         leadership,
         end.clone(),

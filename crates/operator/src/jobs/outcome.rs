@@ -34,6 +34,16 @@ pub async fn read(client: &Client, namespace: &str, job: &str) -> Result<Read, k
     Ok(judge(pods.items))
 }
 
+/// The pods of exactly this Job, live. Of an earlier Job of the same name none is among them.
+///
+/// # Errors
+/// When they cannot be listed.
+pub async fn pods(client: &Client, namespace: &str, job_uid: &str) -> Result<Vec<Pod>, kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={job_uid}"));
+    Ok(api.list(&of_job).await?.items)
+}
+
 /// The pure part of [`read`].
 #[must_use]
 pub fn judge(mut pods: Vec<Pod>) -> Read {

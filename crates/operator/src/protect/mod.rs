@@ -4,6 +4,7 @@ pub mod policy;
 pub mod repository;
 pub mod schedule;
 pub mod snapshot;
+pub mod wave;
 mod worker;
 
 pub use worker::start;

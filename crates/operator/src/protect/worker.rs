@@ -39,6 +39,9 @@ pub fn start(ctx: &Arc<Context>) {
     spawn(ctx, Kind::Snapshot, &ctx.queues.snapshots, n, |c, k| async move {
         super::snapshot::pass(&c, &k).await
     });
+    spawn(ctx, Kind::Lane, &ctx.queues.lanes, n, |c, k| async move {
+        super::wave::pass(&c, &k).await
+    });
 }
 
 fn spawn<K, F, Fut>(ctx: &Arc<Context>, kind: Kind, queue: &Arc<Queue<K>>, workers: usize, pass: F)

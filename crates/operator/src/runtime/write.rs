@@ -35,8 +35,9 @@ impl From<kube::Error> for WriteError {
         match status.code {
             404 => Self::Gone,
             409 => Self::Conflict,
-            // A JSON patch whose `test` fails is answered 422.
-            422 if status.message.contains("test") => Self::Conflict,
+            // A JSON patch whose `test` fails is answered 422 with this sentence; where an object is refused, the
+            // message names the field instead.
+            422 if status.message.contains("rejected our request due to an error") => Self::Conflict,
             _ => Self::Api(error),
         }
     }

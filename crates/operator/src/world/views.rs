@@ -266,8 +266,21 @@ impl RepositoryView {
 pub struct JobView {
     /// Names, labels, annotations.
     pub metadata: ObjectMeta,
+    /// The part of the spec that decisions read.
+    #[serde(default)]
+    pub spec: JobSpecView,
     /// Counters and conditions.
     pub status: Option<JobStatusView>,
+}
+
+/// The part of a Job's spec that decisions read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSpecView {
+    /// The Job controller ends its pods and starts no other.
+    pub suspend: Option<bool>,
+    /// Set when a backup Job's result has been recorded.
+    pub ttl_seconds_after_finished: Option<i32>,
 }
 
 /// The part of a Job's status that decisions read.
@@ -280,6 +293,8 @@ pub struct JobStatusView {
     pub succeeded: i32,
     /// Pods that ended badly.
     pub failed: i32,
+    /// Pods that are being deleted and have not ended.
+    pub terminating: i32,
     /// Complete, Failed, …
     pub conditions: Vec<k8s_openapi::api::batch::v1::JobCondition>,
 }
@@ -337,6 +352,22 @@ impl JobView {
         } else {
             JobState::Waiting
         }
+    }
+
+    /// Its UID.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is suspended and none of its pods is left that could still do something.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.spec.suspend == Some(true)
+            && self
+                .status
+                .as_ref()
+                .is_some_and(|s| s.active == 0 && s.terminating == 0)
     }
 
     /// Whether it came to an end.

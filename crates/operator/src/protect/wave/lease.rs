@@ -1,0 +1,143 @@
+//! The lock of a lane: a Lease in the operator's namespace that names the batch Job (`docs/design.md` 3.6).
+//!
+//! **Promises.** It is written with the resourceVersion that was read, or created; whoever comes second meets a
+//! conflict. A process that did not write it last rewrites it before it does anything else to the lane, so that
+//! what a former leader had begun ends in a conflict.
+//!
+//! **Assumes.** A Job that the Lease names and that does not exist was never created, or is reaped: then the lane
+//! is free. The caller looks for the Job live.
+
+use crate::context::{Context, Error};
+use crate::runtime::leader::{NotLeader, Standing};
+use crate::world::keys::ObjectKey;
+use holdfast_api::names;
+use holdfast_core::deletion::names::lane_lease_name;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Api, ObjectMeta, PostParams};
+
+/// Name of the engine in the Lease's name.
+const ENGINE: &str = "Restic";
+
+/// A lane's lock, held by this process in this term, or not existing yet.
+#[derive(Debug, Clone)]
+pub struct Lock {
+    unique_id: String,
+    lease: Option<Lease>,
+}
+
+impl Lock {
+    /// The Job it names.
+    #[must_use]
+    pub fn job(&self) -> Option<ObjectKey> {
+        named_job(self.lease.as_ref()?)
+    }
+}
+
+fn named_job(lease: &Lease) -> Option<ObjectKey> {
+    let named = lease.metadata.annotations.as_ref()?.get(names::LANE_JOB)?;
+    let (namespace, name) = named.split_once('/')?;
+    Some(ObjectKey::new(namespace, name))
+}
+
+/// Who writes: this process in this term of its leadership.
+fn me(ctx: &Context) -> Result<String, Error> {
+    match *ctx.leadership.changed().borrow() {
+        Standing::Leader { term } => Ok(format!("{}#{term}", ctx.identity)),
+        Standing::Standby => Err(NotLeader.into()),
+    }
+}
+
+fn api(ctx: &Context) -> Api<Lease> {
+    Api::namespaced(ctx.client.clone(), &ctx.settings.namespace)
+}
+
+/// Reads a lane's lock, and takes it over if somebody else wrote it last.
+///
+/// # Errors
+/// [`Error`]; a conflict when somebody wrote it meanwhile.
+pub async fn hold(ctx: &Context, unique_id: &str, now: Timestamp) -> Result<Lock, Error> {
+    let me = me(ctx)?;
+    let name = lane_lease_name(ENGINE, unique_id);
+    let lock = Lock {
+        unique_id: unique_id.to_owned(),
+        lease: api(ctx).get_opt(&name).await?,
+    };
+    let holder = lock
+        .lease
+        .as_ref()
+        .map(|l| l.spec.as_ref().and_then(|s| s.holder_identity.clone()));
+    match holder {
+        None => Ok(lock),
+        Some(holder) if holder.as_deref() == Some(&me) => Ok(lock),
+        Some(_) => {
+            let job = lock.job();
+            write(ctx, &lock, job.as_ref(), now).await
+        }
+    }
+}
+
+/// Writes the Job that the lock names.
+///
+/// # Errors
+/// [`Error`]; a conflict when somebody else wrote it since it was read.
+pub async fn write(
+    ctx: &Context,
+    lock: &Lock,
+    job: Option<&ObjectKey>,
+    now: Timestamp,
+) -> Result<Lock, Error> {
+    let wanted = wanted(ctx, lock, job, me(ctx)?, now);
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    ctx.leadership.guard()?;
+    let stored = if lock.lease.is_some() {
+        let name = lane_lease_name(ENGINE, &lock.unique_id);
+        api(ctx).replace(&name, &params, &wanted).await?
+    } else {
+        api(ctx).create(&params, &wanted).await?
+    };
+    Ok(Lock {
+        unique_id: lock.unique_id.clone(),
+        lease: Some(stored),
+    })
+}
+
+fn wanted(ctx: &Context, lock: &Lock, job: Option<&ObjectKey>, me: String, now: Timestamp) -> Lease {
+    let before = lock.lease.clone().unwrap_or_default();
+    let spec = before.spec.unwrap_or_default();
+    let changes_hands = spec.holder_identity.as_deref() != Some(&me);
+    let mut annotations = before.metadata.annotations.unwrap_or_default();
+    annotations.insert(names::DELETE_UNIQUE_ID.to_owned(), lock.unique_id.clone());
+    match job {
+        Some(job) => annotations.insert(names::LANE_JOB.to_owned(), job.to_string()),
+        None => annotations.remove(names::LANE_JOB),
+    };
+    let mut labels = before.metadata.labels.unwrap_or_default();
+    labels.insert(names::MANAGED_BY_LABEL.to_owned(), names::MANAGED_BY.to_owned());
+    let transitions = spec.lease_transitions.unwrap_or_default();
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(lane_lease_name(ENGINE, &lock.unique_id)),
+            namespace: Some(ctx.settings.namespace.clone()),
+            resource_version: before.metadata.resource_version,
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(me),
+            acquire_time: if changes_hands {
+                Some(MicroTime(now))
+            } else {
+                spec.acquire_time
+            },
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: Some(transitions.saturating_add(i32::from(changes_hands))),
+            ..LeaseSpec::default()
+        }),
+    }
+}

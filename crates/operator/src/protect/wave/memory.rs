@@ -1,0 +1,113 @@
+//! The day's memory of what was deleted: one ConfigMap for each batch in the operator's namespace
+//! (`docs/design.md` 3.6). Nothing is decided from it yet; a second look will.
+//!
+//! **Promises.** It is written before the Job is created, and kept for 24 hours.
+
+use crate::context::{Context, Error};
+use crate::jobs::{name_repository, short_hash};
+use crate::runtime::write::{self, WriteError};
+use crate::world::keys::ObjectKey;
+use crate::world::views::{RepositoryView, SnapshotView};
+use holdfast_api::names;
+use holdfast_core::deletion::names::repository_label;
+use holdfast_protocol::work::BatchMember;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How long it is kept.
+const KEPT: SignedDuration = SignedDuration::from_hours(24);
+
+/// Writes the memory of one batch, and drops what is older than a day.
+///
+/// # Errors
+/// [`Error`].
+pub async fn write(
+    ctx: &Context,
+    repository: &RepositoryView,
+    job: &ObjectKey,
+    members: &[(BatchMember, Arc<SnapshotView>)],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let data = data(repository, job, members, now);
+    let name = format!("{}{}", names::BATCH_MEMORY_PREFIX, short_hash(&job.to_string()));
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": ctx.settings.namespace,
+            "labels": {
+                names::MANAGED_BY_LABEL: names::MANAGED_BY,
+                names::BATCH_MEMORY_LABEL: repository_label(&repository.key),
+            },
+        },
+        "data": data,
+    });
+    let map: ConfigMap = serde_json::from_value(object).map_err(crate::jobs::build::BuildError::from)?;
+    let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &ctx.settings.namespace);
+    ctx.leadership.guard()?;
+    match api.create(&PostParams::default(), &map).await {
+        Ok(_) => {}
+        // The same set was tried before: what it is now counts.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let patch = Patch::Merge(json!({ "data": data }));
+            api.patch(&name, &PatchParams::default(), &patch).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    forget(ctx, now).await
+}
+
+fn data(
+    repository: &RepositoryView,
+    job: &ObjectKey,
+    members: &[(BatchMember, Arc<SnapshotView>)],
+    now: Timestamp,
+) -> Value {
+    let rows: Vec<Value> = members
+        .iter()
+        .map(|(member, view)| {
+            let key = view.key();
+            json!({
+                "uid": member.uid,
+                "namespace": key.namespace,
+                "name": key.name,
+                "snapshot": member.snapshot_id,
+                "source": member.source,
+                "startTime": member.start_time,
+            })
+        })
+        .collect();
+    json!({
+        "job": job.to_string(),
+        "repository": name_repository(&repository.key),
+        "uniqueId": repository.unique_id().unwrap_or_default(),
+        "writtenAt": now.to_string(),
+        "members": Value::from(rows).to_string(),
+    })
+}
+
+async fn forget(ctx: &Context, now: Timestamp) -> Result<(), Error> {
+    let api: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(ctx.client.clone(), &ctx.settings.namespace);
+    let ours = ListParams::default().labels(names::BATCH_MEMORY_LABEL);
+    for map in api.list(&ours).await?.items {
+        let meta = map.metadata;
+        let old = meta
+            .creation_timestamp
+            .as_ref()
+            .is_some_and(|t| now.duration_since(t.0) > KEPT);
+        let (Some(name), Some(uid), true) = (meta.name, meta.uid, old) else {
+            continue;
+        };
+        ctx.leadership.guard()?;
+        match write::delete(&api, &name, &uid, None, PropagationPolicy::Background).await {
+            Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => {}
+            Err(error @ WriteError::Api(_)) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

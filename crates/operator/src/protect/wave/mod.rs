@@ -1,0 +1,157 @@
+//! The wave controller: one pass over one lane decides and carries out what becomes of every Snapshot that is being
+//! deleted from one physical repository (`docs/design.md` 3.1 to 3.6).
+//!
+//! **Promises.** The decision is `holdfast_core::deletion::wave`, called once for a pass and once more with what was
+//! read live before a Job is created; its plan is applied in the order that it documents. Nothing is decided from a
+//! cold world. A pass may end anywhere: the next one finds what was recorded and comes to the same end. State is
+//! the lane's Lease, the repository's status, the Snapshots' status, and the Job; nothing is remembered here.
+//!
+//! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
+//!
+//! Where to look: [`observe`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
+//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock.
+
+mod facts;
+mod fire;
+mod judge;
+mod lease;
+mod live;
+mod mark;
+mod member;
+mod memory;
+mod observe;
+mod records;
+mod release;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+use crate::context::{Context, Error};
+use crate::runtime::metrics::RepositoryKind;
+use crate::runtime::queue::Next;
+use crate::world::keys::{LaneKey, RepositoryKey};
+use holdfast_api::names;
+use holdfast_core::deletion::{Plan, Settings, wave};
+use jiff::Timestamp;
+use live::Live;
+use std::time::Duration;
+
+/// How soon a lane with a live Job is looked at again when no event comes.
+const LIVE_AGAIN: Duration = Duration::from_secs(15);
+/// How soon the world is asked again for what was just written.
+const CATCH_UP: Duration = Duration::from_millis(500);
+
+/// One pass over one lane.
+///
+/// # Errors
+/// [`Error`].
+pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
+    ctx.leadership.guard()?;
+    if !ctx.world.is_synced() {
+        // Cold is unknown, never zero. Every lane is looked at when the last kind has arrived.
+        return Ok(Next::After(Duration::from_secs(15)));
+    }
+    let now = Timestamp::now();
+    let pending = ctx.world.pending(key);
+    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty();
+    // Before anything of the lane is touched: a former leader's write ends in a conflict from here on.
+    let lock = match key {
+        LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
+        LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
+    };
+    let jobs = observe::jobs(ctx, key, lock.as_ref()).await?;
+    let proven = observe::prove(ctx, &pending).await?;
+    let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
+    let ended: Vec<_> = jobs
+        .iter()
+        // Of another lane's object (it is gone): that lane settles it, this one only waits.
+        .filter(|j| j.job.is_terminal() && ctx.world.lane_of(&j.repository) == *key)
+        .collect();
+    if !ended.is_empty() {
+        for job in ended {
+            settle::settle(ctx, &observed, lock.as_ref(), job, now).await?;
+        }
+        return Ok(Next::After(CATCH_UP));
+    }
+
+    let plan = wave(&observed.lane, &settings(ctx), now);
+    records::before(ctx, &mut observed, &plan).await?;
+    mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    release::release(ctx, &observed, &plan).await?;
+    let mut next = next(&plan, !jobs.is_empty(), now);
+    match (plan.withdraw, &plan.fire, &lock) {
+        (Some(why), _, _) => {
+            settle::withdraw(ctx, &observed, why, now).await?;
+            next = sooner(next, Duration::from_secs(5));
+        }
+        (None, Some(batch), Some(lock)) => {
+            match fire::fire(ctx, key, lock, &observed, &proven, batch, now).await? {
+                Next::After(delay) => next = sooner(next, delay),
+                Next::Settled | Next::Failed => {}
+            }
+        }
+        // Without a lock (no unique id) nothing fires; the decision says so too.
+        (None, Some(_), None) | (None, None, _) => {}
+    }
+    records::after(ctx, &mut observed, &plan, now).await?;
+    count(ctx, key, &plan);
+    Ok(next)
+}
+
+fn settings(ctx: &Context) -> Settings {
+    Settings {
+        max_jobs: ctx.settings.max_concurrent_delete_jobs,
+        paused: ctx.settings.deletions_paused,
+        default_threshold: names::DEFAULT_THRESHOLD,
+        ..Settings::default()
+    }
+}
+
+/// When time alone could change the answer.
+fn next(plan: &Plan, live: bool, now: Timestamp) -> Next {
+    let wake = plan.wake_at.map(|at| {
+        Duration::try_from(at.duration_since(now))
+            .unwrap_or_default()
+            // A window that ends within this second is not over before it ends.
+            .saturating_add(Duration::from_millis(50))
+    });
+    match (wake, live) {
+        (Some(wake), true) => Next::After(wake.min(LIVE_AGAIN)),
+        (Some(wake), false) => Next::After(wake),
+        (None, true) => Next::After(LIVE_AGAIN),
+        (None, false) => Next::Settled,
+    }
+}
+
+fn sooner(next: Next, delay: Duration) -> Next {
+    match next {
+        Next::After(planned) => Next::After(planned.min(delay)),
+        Next::Settled => Next::After(delay),
+        Next::Failed => Next::Failed,
+    }
+}
+
+/// The gauges of a lane's repository objects; Snapshots that belong to none are counted as unknown.
+fn count(ctx: &Context, key: &LaneKey, plan: &Plan) {
+    let figures = |of: Option<&RepositoryKey>| {
+        let own = plan.decisions.iter().filter(|d| d.repository.as_ref() == of);
+        let held = own.clone().filter(|d| d.verdict.is_held()).count();
+        (own.count(), held)
+    };
+    for repository in &plan.repositories {
+        let kind = match &repository.key {
+            RepositoryKey::Repository { .. } => RepositoryKind::Repository,
+            RepositoryKey::ClusterRepository { .. } => RepositoryKind::ClusterRepository,
+        };
+        let (pending, held) = figures(Some(&repository.key));
+        ctx.metrics.wave(kind, repository.key.name(), pending, held);
+    }
+    match key {
+        LaneKey::Unresolved => {
+            let (pending, held) = figures(None);
+            ctx.metrics
+                .wave(RepositoryKind::Unknown, "unknown", pending, held);
+        }
+        LaneKey::Physical(_) | LaneKey::Unconnected(_) => {}
+    }
+}

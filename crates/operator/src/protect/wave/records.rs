@@ -1,0 +1,226 @@
+//! The repository's part of a plan: what is recorded before anything depends on it, and what is told at the end.
+//!
+//! **Promises.** Acknowledgement and latch are on the API server before the first member is touched; the latch is
+//! cleared last. An unreadable acknowledgement is told once for each value.
+
+use super::judge::repository_backoff;
+use super::observe::Observed;
+use crate::context::{Context, Error};
+use crate::runtime::{diff, write};
+use crate::world::keys::RepositoryKey;
+use crate::world::views::RepositoryView;
+use holdfast_api::repository::{
+    AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
+};
+use holdfast_api::{ClusterRepository, Repository, conditions, names};
+use holdfast_core::deletion::messages::{self, Words};
+use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
+use jiff::Timestamp;
+use kube::api::Api;
+use std::sync::Arc;
+
+/// The literal names that sentences need.
+pub const WORDS: Words<'static> = Words {
+    allow_mass_deletion: names::ALLOW_MASS_DELETION,
+    skip_snapshot_cleanup: names::SKIP_SNAPSHOT_CLEANUP,
+};
+
+/// Step 1: acknowledgements, then the latch upwards. The views in `observed` become what was written.
+///
+/// # Errors
+/// [`Error`].
+pub async fn before(ctx: &Context, observed: &mut Observed, plan: &Plan) -> Result<(), Error> {
+    for repository in &plan.repositories {
+        let Some(view) = observed.repositories.get(&repository.key).cloned() else {
+            continue;
+        };
+        let protection = recorded(view.protection(), repository);
+        let newly_invalid = protection
+            .invalid_acknowledgement
+            .clone()
+            .filter(|_| protection.invalid_acknowledgement != view.protection().invalid_acknowledgement);
+        let after = change(ctx, &view, |status| set_protection(status, protection)).await?;
+        if let Some(value) = newly_invalid {
+            let note = messages::invalid_acknowledgement(WORDS, &value);
+            ctx.warn_repository(&after, "InvalidMassDeletionAck", &note, "CorrectAnnotation")
+                .await;
+        }
+        observed.repositories.insert(repository.key.clone(), after);
+    }
+    Ok(())
+}
+
+/// The records as step 1 writes them: pure.
+#[must_use]
+pub fn recorded(mut protection: DeletionProtectionStatus, plan: &RepositoryPlan) -> DeletionProtectionStatus {
+    match &plan.acknowledgement {
+        AcknowledgementChange::Keep => {}
+        AcknowledgementChange::Record(record) => {
+            protection.acknowledgement = Some(AcknowledgementRecord {
+                value: record.value.clone(),
+                effective: record.effective,
+                seen_at: record.seen_at,
+            });
+        }
+        AcknowledgementChange::Forget => protection.acknowledgement = None,
+    }
+    match plan.held_through {
+        LatchChange::Raise(through) => protection.held_through = Some(through),
+        LatchChange::Keep | LatchChange::Clear => {}
+    }
+    // Undecided plans (no threshold) say nothing about the annotation either.
+    if plan.threshold.is_some() {
+        protection.invalid_acknowledgement = plan.invalid_acknowledgement.clone();
+    }
+    protection
+}
+
+fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionStatus) {
+    let empty = protection == DeletionProtectionStatus::default();
+    if !empty || status.deletion_protection.is_some() {
+        status.deletion_protection = Some(protection);
+    }
+}
+
+/// Step 4: the latch downwards and the condition `MassDeletionHeld`.
+///
+/// # Errors
+/// [`Error`].
+pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
+    for repository in &plan.repositories {
+        let Some(view) = observed.repositories.get(&repository.key).cloned() else {
+            continue;
+        };
+        let generation = view.metadata.generation;
+        let after = change(ctx, &view, |status| {
+            if repository.held_through == LatchChange::Clear {
+                let mut protection = status.deletion_protection.take().unwrap_or_default();
+                protection.held_through = None;
+                set_protection(status, protection);
+            }
+            if let (Some((held, reason)), Some(message)) =
+                (repository.condition(), messages::mass_deletion(WORDS, repository))
+            {
+                conditions::set(
+                    &mut status.conditions,
+                    conditions::MASS_DELETION_HELD,
+                    held,
+                    reason,
+                    &message,
+                    generation,
+                    now,
+                );
+            }
+        })
+        .await?;
+        observed.repositories.insert(repository.key.clone(), after);
+    }
+    Ok(())
+}
+
+/// The delete Jobs of a repository cannot start or connect: one backoff, one condition, one event per transition.
+/// `job` is the UID of the Job that failed, if there was one; no Job is counted twice.
+///
+/// # Errors
+/// [`Error`].
+pub async fn failed(
+    ctx: &Context,
+    view: &RepositoryView,
+    job: Option<&str>,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let jobs = view.protection().jobs.unwrap_or_default();
+    if job.is_some() && jobs.counted.as_deref() == job {
+        return Ok(());
+    }
+    let failures = jobs.failures.saturating_add(1);
+    // Something that a person puts there ends a wait sooner than a repository that a Job could not reach.
+    let patience = if job.is_some() { failures } else { failures.min(2) };
+    let generation = view.metadata.generation;
+    let after = change(ctx, view, |status| {
+        let protection = status.deletion_protection.get_or_insert_default();
+        protection.jobs = Some(DeletionJobsStatus {
+            failures,
+            next_attempt_at: Some(repository_backoff(patience, now)),
+            counted: job.map(str::to_owned).or(jobs.counted),
+        });
+        let list = &mut status.conditions;
+        conditions::set(
+            list,
+            conditions::DELETION_JOBS_FAILING,
+            true,
+            reason,
+            message,
+            generation,
+            now,
+        );
+    })
+    .await?;
+    if failures == 1 {
+        ctx.warn_repository(
+            &after,
+            conditions::DELETION_JOBS_FAILING,
+            message,
+            "CheckRepository",
+        )
+        .await;
+    }
+    Ok(())
+}
+
+/// A delete Job of the repository answered for its members.
+///
+/// # Errors
+/// [`Error`].
+pub async fn worked(ctx: &Context, view: &RepositoryView, now: Timestamp) -> Result<(), Error> {
+    let generation = view.metadata.generation;
+    change(ctx, view, |status| {
+        if let Some(protection) = &mut status.deletion_protection {
+            protection.jobs = None;
+        }
+        let list = &mut status.conditions;
+        if conditions::is_true(list, conditions::DELETION_JOBS_FAILING) {
+            let message = "The last delete Job reached the repository.";
+            conditions::set(
+                list,
+                conditions::DELETION_JOBS_FAILING,
+                false,
+                "Working",
+                message,
+                generation,
+                now,
+            );
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Writes a repository's status against the judged resourceVersion, if it changes, and answers with what is there
+/// then.
+async fn change(
+    ctx: &Context,
+    view: &RepositoryView,
+    change: impl FnOnce(&mut RepositoryStatus),
+) -> Result<Arc<RepositoryView>, Error> {
+    let mut status = view.status.clone();
+    change(&mut status);
+    let Some(patch) = diff::merge_patch(&view.status, &status) else {
+        return Ok(Arc::new(view.clone()));
+    };
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    ctx.leadership.guard()?;
+    let client = ctx.client.clone();
+    Ok(Arc::new(match &view.key {
+        RepositoryKey::Repository { namespace, name } => {
+            let api: Api<Repository> = Api::namespaced(client, namespace);
+            RepositoryView::namespaced(write::patch_status(&api, name, version, patch).await?)
+        }
+        RepositoryKey::ClusterRepository { name } => {
+            let api: Api<ClusterRepository> = Api::all(client);
+            RepositoryView::cluster(write::patch_status(&api, name, version, patch).await?)
+        }
+    }))
+}

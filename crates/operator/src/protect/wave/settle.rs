@@ -1,0 +1,253 @@
+//! The end of a batch Job: its result is read, recorded member by member, and the Job reaped; and the withdrawal of
+//! one that has not started.
+//!
+//! **Promises.** A finalizer goes only after a letter that proves the data gone. The Job, which holds the only copy
+//! of the result, goes only after every member has its outcome recorded or has gone. Each step may be repeated
+//! after a crash with the same end:
+//! - a confirmed member is recorded and released again until it is gone;
+//! - a failed one is counted while it still names the Job, and the write that counts it removes that name;
+//! - the repository's failure is counted once for each Job's UID, before the claims are removed;
+//! - the Job is deleted with its UID as a precondition, and the lock names it until then.
+
+use super::judge::{self, MemberResult, Verdict};
+use super::lease::{self, Lock};
+use super::member::{self, Written, few_at_once};
+use super::observe::{BatchJob, Observed};
+use super::{records, release};
+use crate::context::{Context, Error};
+use crate::jobs::outcome;
+use crate::runtime::metrics::{BatchOutcome, DeletionOutcome, MemberOutcome};
+use crate::runtime::write;
+use crate::world::views::{JobView, SnapshotView};
+use holdfast_core::deletion::Withdraw;
+use holdfast_core::deletion::messages;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Api, PropagationPolicy};
+use kube::runtime::events::EventType;
+use std::sync::Arc;
+
+/// The failed attempt that is told in an event.
+const TOLD_AT: u32 = 3;
+
+/// Settles a Job that came to an end. Answers whether it was still there.
+///
+/// # Errors
+/// [`Error`].
+pub async fn settle(
+    ctx: &Context,
+    observed: &Observed,
+    lock: Option<&Lock>,
+    ended: &BatchJob,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    // The watch may lag behind our own reaping; the pods of a reaped Job are gone, which is not a result.
+    if !is_there(ctx, &ended.job).await? {
+        return Ok(false);
+    }
+    let key = ended.job.key();
+    let read = outcome::judge(outcome::pods(&ctx.client, &key.namespace, ended.job.uid()).await?);
+    let succeeded = match judge::judge(ended.members.len(), &ended.unique_id, &read) {
+        Verdict::Repository { reason, message } => {
+            not_for_members(ctx, observed, ended, &reason, &message, now).await?;
+            false
+        }
+        Verdict::Members(results) => {
+            if let Some(repository) = observed.repositories.get(&ended.repository) {
+                records::worked(ctx, repository, now).await?;
+            }
+            each(ctx, observed, ended, &results, now).await?;
+            results.iter().all(|r| r.letter.confirms())
+        }
+    };
+    // Here every member is recorded or gone: the Job's result is not needed any more.
+    reap(ctx, &ended.job, PropagationPolicy::Background).await?;
+    let outcome = if succeeded {
+        BatchOutcome::Succeeded
+    } else {
+        BatchOutcome::Failed
+    };
+    ctx.metrics.batch_job(outcome);
+    tracing::info!(job = %key, members = ended.members.len(), outcome = outcome.as_str(), "a delete Job was settled");
+    if let Some(lock) = lock.filter(|l| l.job().as_ref() == Some(&key)) {
+        lease::write(ctx, lock, None, now).await?;
+    }
+    Ok(true)
+}
+
+async fn is_there(ctx: &Context, job: &JobView) -> Result<bool, Error> {
+    let key = job.key();
+    let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let found = api.get_opt(&key.name).await?;
+    Ok(found.is_some_and(|j| j.uid() == job.uid()))
+}
+
+/// The Job's failure is the repository's.
+async fn not_for_members(
+    ctx: &Context,
+    observed: &Observed,
+    ended: &BatchJob,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if let Some(repository) = observed.repositories.get(&ended.repository) {
+        let uid = Some(ended.job.uid());
+        records::failed(ctx, repository, uid, reason, message, now).await?;
+    }
+    let job = ended.job.key().name;
+    let claims = members(observed, ended).filter(|(_, view)| member::claim(view) == Some(job.as_str()));
+    let writes = claims
+        .map(|(_, view)| async move {
+            let status = member::unclaimed(view.status.clone().unwrap_or_default());
+            member::write(ctx, view, &status).await
+        })
+        .collect();
+    for written in few_at_once(writes).await {
+        if written? == Written::Changed {
+            return Err(Error::Conflict);
+        }
+    }
+    Ok(())
+}
+
+/// Members of a Job that still wait, with their place in its answer. One that the lane does not have any more is
+/// gone, or was released before.
+fn members<'a>(
+    observed: &'a Observed,
+    ended: &'a BatchJob,
+) -> impl Iterator<Item = (usize, &'a Arc<SnapshotView>)> {
+    ended
+        .members
+        .iter()
+        .enumerate()
+        .filter_map(|(n, uid)| Some((n, observed.views.get(uid)?)))
+}
+
+/// Every member gets what its letter says.
+async fn each(
+    ctx: &Context,
+    observed: &Observed,
+    ended: &BatchJob,
+    results: &[MemberResult],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let job = ended.job.key().name;
+    let mut released = Vec::new();
+    let mut work = Vec::new();
+    for (n, view) in members(observed, ended) {
+        let Some(result) = results.get(n) else {
+            continue;
+        };
+        if result.letter.confirms() {
+            released.push(Arc::clone(view));
+        }
+        work.push(one(ctx, view, &job, result, now));
+    }
+    let mut conflict = false;
+    for done in few_at_once(work).await {
+        match done {
+            Ok(()) => {}
+            Err(Error::Conflict) => conflict = true,
+            Err(error) => return Err(error),
+        }
+    }
+    if conflict {
+        // Somebody wrote in between. The Job stays, and with it the result for the next pass.
+        return Err(Error::Conflict);
+    }
+    release::seen_gone(ctx, &released).await;
+    Ok(())
+}
+
+async fn one(
+    ctx: &Context,
+    view: &SnapshotView,
+    job: &str,
+    result: &MemberResult,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let word = result.letter.reason();
+    let namespace = view.key().namespace;
+    if result.letter.confirms() {
+        if member::write(ctx, view, &member::confirmed(view, word)).await? == Written::Changed {
+            return Err(Error::Conflict);
+        }
+        release::finalizer(ctx, view).await?;
+        ctx.metrics.deletion(&namespace, DeletionOutcome::Deleted);
+        ctx.metrics.batch_members(MemberOutcome::Deleted, 1);
+        return Ok(());
+    }
+    if member::claim(view) != Some(job) {
+        // Recorded before a crash: counting it again would lengthen its backoff.
+        return Ok(());
+    }
+    let attempts = view
+        .status
+        .as_ref()
+        .and_then(|s| s.deletion.as_ref())
+        .map_or(0, |d| d.attempts)
+        .saturating_add(1);
+    let next = judge::member_backoff(attempts, now);
+    let status = member::failed(view, word, &result.why, next);
+    if member::write(ctx, view, &status).await? == Written::Changed {
+        return Err(Error::Conflict);
+    }
+    ctx.metrics.deletion_failed(&namespace);
+    ctx.metrics.batch_members(MemberOutcome::Failed, 1);
+    if attempts == TOLD_AT {
+        let note = format!(
+            "The snapshot could not be deleted in {attempts} attempts. {}",
+            result.why
+        );
+        let _ = ctx
+            .event_snapshot(
+                view,
+                EventType::Warning,
+                "SnapshotDeletionFailing",
+                &note,
+                "CheckRepository",
+            )
+            .await;
+    }
+    Ok(())
+}
+
+/// Deletes exactly this Job.
+async fn reap(ctx: &Context, job: &JobView, propagation: PropagationPolicy) -> Result<(), Error> {
+    let key = job.key();
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    ctx.leadership.guard()?;
+    Ok(write::delete(&api, &key.name, job.uid(), None, propagation).await?)
+}
+
+/// Withdraws a Job of which no container has started. It stays the lane's live batch until no pod of it is left:
+/// Foreground deletion keeps the Job until then, and the API's default would leave a pod running behind.
+///
+/// # Errors
+/// [`Error`].
+pub async fn withdraw(
+    ctx: &Context,
+    observed: &Observed,
+    why: Withdraw,
+    now: Timestamp,
+) -> Result<(), Error> {
+    for waiting in observed.jobs.iter().filter(|j| !j.started) {
+        if waiting.job.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match why {
+            Withdraw::NotStarted => {
+                if let Some(repository) = observed.repositories.get(&waiting.repository) {
+                    let message = format!("{}: {}.", messages::withdrawn(why), waiting.why_not);
+                    let uid = Some(waiting.job.uid());
+                    records::failed(ctx, repository, uid, why.reason(), &message, now).await?;
+                }
+            }
+            Withdraw::MemberNotDeletable => {}
+        }
+        tracing::info!(job = %waiting.job.key(), reason = why.reason(), "a delete Job is withdrawn");
+        reap(ctx, &waiting.job, PropagationPolicy::Foreground).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! Tests of the translations and the status builders.
