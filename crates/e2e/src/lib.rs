@@ -18,4 +18,4 @@ pub mod wait;
 
 pub use lab::Lab;
 pub use scenario::Scenario;
-pub use wait::{Look, until};
+pub use wait::{Look, until, until_every};

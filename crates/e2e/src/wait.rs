@@ -20,7 +20,23 @@ pub enum Look<T> {
 ///
 /// # Errors
 /// When the limit is reached: what was waited for, and what was seen last.
-pub async fn until<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> Result<T>
+pub async fn until<T, F>(what: &str, limit: Duration, look: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<Look<T>>>,
+{
+    until_every(Duration::from_millis(250), what, limit, look).await
+}
+
+/// The same at a pace of its own, for looks that cost something.
+///
+/// # Errors
+/// As [`until`].
+pub async fn until_every<T, F>(
+    pace: Duration,
+    what: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> F,
+) -> Result<T>
 where
     F: Future<Output = Result<Look<T>>>,
 {
@@ -34,7 +50,7 @@ where
         if started.elapsed() > limit {
             bail!("waited {} s for {what}; seen last: {seen}", limit.as_secs());
         }
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(pace).await;
     }
 }
 

@@ -4,6 +4,7 @@
 //! only names them. Everything is printed to standard error except what a command is asked for.
 
 mod cluster;
+mod demo;
 mod deploy;
 mod generate;
 mod image;
@@ -29,6 +30,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Builds Holdfast, loads its images and installs the chart.
     Deploy(deploy::Args),
+    /// Plays the incident that Holdfast is for, on a real cluster, and checks each step.
+    Demo(demo::Args),
     /// Writes the definitions, the chart's README and the reference pages from the source.
     Generate(generate::Args),
 }
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Cluster(args) => cluster::run(args),
         Command::Deploy(args) => deploy::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Generate(args) => generate::run(&args),
     };
     match outcome {
