@@ -145,14 +145,17 @@ impl Watch {
         lock(&self.seen).most
     }
 
-    /// Most Jobs alive at once since this was asked last.
-    #[must_use]
-    pub fn most_since_last(&self) -> usize {
+    /// From here on [`Watch::most_since_mark`] counts anew.
+    pub fn mark(&self) {
         let mut seen = lock(&self.seen);
-        let most = seen.most_since;
         seen.most_since = 0;
         seen.count();
-        most
+    }
+
+    /// Most Jobs alive at once since the mark.
+    #[must_use]
+    pub fn most_since_mark(&self) -> usize {
+        lock(&self.seen).most_since
     }
 
     /// How often the watch had to start again.

@@ -28,7 +28,7 @@ pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Res
         "\nd. All are pending. The repository's condition says how to release them; the command is run to the letter:",
     );
     say(format!("   $ {command}"));
-    stage.watch.most_since_last();
+    stage.watch.mark();
     let started = Instant::now();
     shell(&lab, &command, stage.kubectl.as_deref()).await?;
     let draining = drained(stage, &lab, seeded);
@@ -55,7 +55,7 @@ pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Res
         "the batches carried {} members of the wave, not {SET}",
         carried.len() - strangers
     );
-    let most = stage.watch.most_since_last();
+    let most = stage.watch.most_since_mark();
     ensure!(most <= 1, "{most} batch delete Jobs were alive at once");
     let after = stage.count().await?;
     let (backups, prunes) = (0, strangers as u64);
@@ -141,7 +141,7 @@ pub async fn one_by_hand(stage: &mut Stage) -> Result<()> {
     let name = one.metadata.name.unwrap_or_default();
     let uids = BTreeSet::from([one.metadata.uid.unwrap_or_default()]);
     let before = stage.count().await?;
-    stage.watch.most_since_last();
+    stage.watch.mark();
     let command = format!(
         "kubectl -n {ns} delete snapshot.{} {name} --wait=false",
         names::GROUP
@@ -194,7 +194,7 @@ pub async fn one_by_hand(stage: &mut Stage) -> Result<()> {
         what: "e. one by hand",
         objects: 1,
         jobs: "1".into(),
-        most: stage.watch.most_since_last().to_string(),
+        most: stage.watch.most_since_mark().to_string(),
         took,
         before,
         after,

@@ -179,7 +179,7 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
     let started = Instant::now();
     let (lab, ns, set) = (stage.lab.clone(), stage.namespace.clone(), &seeded.set);
     let known: BTreeSet<String> = stage.watch.all().into_iter().map(|b| b.name).collect();
-    stage.watch.most_since_last();
+    stage.watch.mark();
     say(format!(
         "\nc. The same with onScheduleDelete: Delete, on the second set: schedule {}.",
         set.schedule
@@ -254,7 +254,7 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
         what: "c. schedule flaps, Delete: held",
         objects: SET,
         jobs: format!("0 (+{} prunes)", jobs.len()),
-        most: stage.watch.most_since_last().to_string(),
+        most: stage.watch.most_since_mark().to_string(),
         took: started.elapsed(),
         before: seeded.count,
         after,
