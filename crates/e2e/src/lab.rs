@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Name of the operator's Deployment as the chart installs it.
-pub const DEPLOYMENT: &str = "holdfast";
+pub const DEPLOYMENT: &str = "holdfast-operator";
 /// The image with a shell that the local cluster's node has.
 pub const TOOLS_IMAGE: &str = "localhost/holdfast-busybox:dev";
 

@@ -148,7 +148,7 @@ Where to go on:
   {kubectl} -n {namespace} get repositories,snapshotpolicies,snapshots
   {kubectl} -n {namespace} describe repository vault
   {kubectl} -n {namespace} get events --field-selector reason=SnapshotDeletionHeld
-  {kubectl} -n {} logs deployment/holdfast",
+  {kubectl} -n {} logs deployment/holdfast-operator",
         place.kubeconfig.display(),
         deploy::NAMESPACE,
     ));
