@@ -220,6 +220,7 @@ fn finish(
             push(schema, r.at, json!({ "rule": r.rule, "message": r.message }));
         }
         bound_maps(schema);
+        drop_unknown_formats(schema);
     }
     serde_json::from_value(value).expect("still a definition")
 }
@@ -256,6 +257,24 @@ fn node<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
         }
     }
     Some(node)
+}
+
+/// The API server warns of formats it does not know; the bounds say the same.
+fn drop_unknown_formats(node: &mut Value) {
+    match node {
+        Value::Object(map) => {
+            if map
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|f| f.starts_with("uint"))
+            {
+                map.remove("format");
+            }
+            map.values_mut().for_each(drop_unknown_formats);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_unknown_formats),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The API server weighs a CEL rule by the largest object it could meet: string maps get a bound.

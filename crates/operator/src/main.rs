@@ -85,7 +85,10 @@ async fn main() -> anyhow::Result<()> {
 fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(terminal);
     match format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),

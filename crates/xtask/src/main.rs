@@ -3,6 +3,7 @@
 //! Each command lives in a module of its own with its arguments and one function `run`; this file
 //! only names them. Everything is printed to standard error except what a command is asked for.
 
+mod checks;
 mod cluster;
 mod demo;
 mod deploy;
@@ -11,6 +12,7 @@ mod image;
 mod paths;
 mod progress;
 mod sh;
+mod test;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ enum Command {
     Demo(demo::Args),
     /// Writes the definitions, the chart's README and the reference pages from the source.
     Generate(generate::Args),
+    /// Everything that is checked before a change goes in.
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +46,11 @@ fn main() -> ExitCode {
         Command::Deploy(args) => deploy::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Generate(args) => generate::run(&args),
+        // Its own exit code, so that its last line is the last line.
+        Command::Test(args) => match test::run(&args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

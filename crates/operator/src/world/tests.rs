@@ -1,1 +1,378 @@
-//! Tests of the indexes.
+//! The indexes against objects fed by hand.
+
+use super::keys::{LaneKey, ObjectKey, RepositoryKey};
+use super::views::{RepositoryView, SnapshotView};
+use super::{Change, Dirty, Kind, Observed, ResolvedTo, World};
+use holdfast_api::{Repository, SnapshotPolicy, SnapshotSchedule};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn repository(name: &str, unique_id: Option<&str>) -> Observed {
+    let object: Repository = serde_json::from_value(json!({
+        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Repository",
+        "metadata": { "name": name, "namespace": "a", "uid": format!("repo-{name}") },
+        "spec": {
+            "engine": "Restic",
+            "backend": { "filesystem": { "volume": { "pvc": { "name": "repo" } } } },
+            "encryption": { "passwordSecretRef": { "name": "s" } },
+        },
+        "status": { "uniqueId": unique_id, "phase": "Ready" },
+    }))
+    .unwrap();
+    Observed::Repository(Box::new(RepositoryView::namespaced(object)))
+}
+
+fn policy(repository: &str) -> Observed {
+    let object: SnapshotPolicy = serde_json::from_value(json!({
+        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+        "metadata": { "name": "p", "namespace": "a" },
+        "spec": { "repository": { "name": repository }, "sources": [{ "pvc": { "name": "data" } }] },
+    }))
+    .unwrap();
+    Observed::Policy(Box::new(object))
+}
+
+fn schedule(uid: &str) -> Observed {
+    let object: SnapshotSchedule = serde_json::from_value(json!({
+        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotSchedule",
+        "metadata": { "name": "sched", "namespace": "a", "uid": uid },
+        "spec": { "policyRef": { "name": "p" }, "schedule": { "cron": "0 * * * *" } },
+    }))
+    .unwrap();
+    Observed::Schedule(Box::new(object))
+}
+
+struct Snap<'a> {
+    name: &'a str,
+    pin: Option<&'a str>,
+    id: Option<&'a str>,
+    deleting: bool,
+    origin: &'a str,
+}
+
+impl Default for Snap<'_> {
+    fn default() -> Self {
+        Self {
+            name: "s",
+            pin: Some("r"),
+            id: Some("id"),
+            deleting: true,
+            origin: "scheduled",
+        }
+    }
+}
+
+fn snapshot(s: &Snap<'_>) -> Observed {
+    let mut object: Value = json!({
+        "metadata": {
+            "name": s.name, "namespace": "a", "uid": format!("uid-{}", s.name),
+            "finalizers": ["kopiur.home-operations.com/snapshot-cleanup"],
+            "labels": { "kopiur.home-operations.com/origin": s.origin },
+            "ownerReferences": [{
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotSchedule",
+                "name": "sched", "uid": "sched-1",
+            }],
+        },
+        "spec": { "policyRef": { "name": "p" } },
+        "status": { "phase": "Succeeded" },
+    });
+    if s.deleting {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    if let Some(pin) = s.pin {
+        object["status"]["resolved"] =
+            json!({ "repository": { "kind": "Repository", "name": pin, "namespace": "a" } });
+    }
+    if let Some(id) = s.id {
+        object["status"]["snapshot"] = json!({ "kopiaSnapshotID": id });
+    }
+    Observed::Snapshot(Box::new(serde_json::from_value::<SnapshotView>(object).unwrap()))
+}
+
+fn key(name: &str) -> RepositoryKey {
+    RepositoryKey::Repository {
+        namespace: "a".into(),
+        name: name.into(),
+    }
+}
+
+fn lane(id: &str) -> LaneKey {
+    LaneKey::Physical(id.into())
+}
+
+/// A synced world with repository `r` (unique id `u`) and policy `p`.
+fn world() -> std::sync::Arc<World> {
+    let world = World::new();
+    for kind in Kind::ALL {
+        world.apply(Change::ListBegins(kind), at(0));
+        let object = match kind {
+            Kind::Repository => Some(repository("r", Some("u"))),
+            Kind::Policy => Some(policy("r")),
+            Kind::Schedule => Some(schedule("sched-1")),
+            Kind::ClusterRepository | Kind::Snapshot | Kind::Job | Kind::Namespace => None,
+        };
+        if let Some(object) = object {
+            world.apply(Change::Set(object), at(0));
+        }
+        world.apply(Change::ListEnds(kind), at(0));
+    }
+    assert!(world.is_synced());
+    world
+}
+
+fn names(world: &World, key: &LaneKey) -> Vec<String> {
+    let mut names: Vec<String> = world
+        .pending(key)
+        .into_iter()
+        .map(|p| p.snapshot.metadata.name.clone().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_world_without_every_first_list_is_cold() {
+    let world = World::new();
+    for kind in Kind::ALL {
+        assert!(!world.is_synced(), "cold before the list of {kind:?} ended");
+        world.apply(Change::ListBegins(kind), at(0));
+        world.apply(Change::ListEnds(kind), at(0));
+    }
+    assert!(world.is_synced());
+}
+
+#[test]
+fn a_deleting_snapshot_is_pending_in_the_lane_of_its_pin_and_dirties_it() {
+    let world = world();
+    let dirty = world.apply(Change::Set(snapshot(&Snap::default())), at(7));
+    assert!(dirty.contains(&Dirty::Lane(lane("u"))), "{dirty:?}");
+    assert_eq!(names(&world, &lane("u")), ["s"]);
+    assert_eq!(world.pending(&lane("u"))[0].first_seen, at(7));
+    world.apply(Change::Set(snapshot(&Snap::default())), at(9));
+    assert_eq!(
+        world.pending(&lane("u"))[0].first_seen,
+        at(7),
+        "first sight is kept"
+    );
+}
+
+#[test]
+fn a_live_snapshot_is_not_pending() {
+    let world = world();
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            deleting: false,
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    assert!(names(&world, &lane("u")).is_empty());
+}
+
+#[test]
+fn two_repository_objects_over_one_unique_id_share_a_lane() {
+    let world = world();
+    world.apply(Change::Set(repository("twin", Some("u"))), at(1));
+    world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            name: "t",
+            pin: Some("twin"),
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    assert_eq!(names(&world, &lane("u")), ["s", "t"]);
+    assert_eq!(world.repositories_of(&lane("u")).len(), 2);
+}
+
+#[test]
+fn pending_members_move_with_the_unique_id_of_their_repository() {
+    let world = world();
+    world.apply(Change::Set(repository("new", None)), at(1));
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            pin: Some("new"),
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    assert_eq!(names(&world, &LaneKey::Unconnected(key("new"))), ["s"]);
+    let dirty = world.apply(Change::Set(repository("new", Some("v"))), at(2));
+    assert!(dirty.contains(&Dirty::Lane(lane("v"))));
+    assert_eq!(names(&world, &lane("v")), ["s"]);
+}
+
+#[test]
+fn an_unpinned_member_is_decided_in_one_lane_and_counts_in_the_others() {
+    let world = world();
+    world.apply(Change::Set(repository("other", Some("v"))), at(1));
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            pin: None,
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    assert_eq!(names(&world, &lane("u")), ["s"], "resolved through its policy");
+    assert!(world.unplaced(&lane("u")).is_empty());
+    assert!(names(&world, &lane("v")).is_empty());
+    assert_eq!(world.unplaced(&lane("v")).len(), 1, "it may still resolve there");
+}
+
+#[test]
+fn a_member_whose_repository_object_is_gone_is_unresolved_once_the_list_is_known() {
+    let world = world();
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            pin: Some("gone"),
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    assert_eq!(names(&world, &LaneKey::Unresolved), ["s"]);
+    let cold = World::new();
+    cold.apply(
+        Change::Set(snapshot(&Snap {
+            pin: Some("gone"),
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    let view = cold.snapshot(&ObjectKey::new("a", "s")).unwrap();
+    assert_eq!(
+        cold.resolve(&view),
+        ResolvedTo::Unknown,
+        "absence in a cold cache proves nothing"
+    );
+}
+
+#[test]
+fn a_relist_removes_what_it_does_not_name() {
+    let world = world();
+    world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            name: "t",
+            ..Snap::default()
+        })),
+        at(1),
+    );
+    world.apply(Change::ListBegins(Kind::Snapshot), at(2));
+    world.apply(
+        Change::Set(snapshot(&Snap {
+            name: "t",
+            ..Snap::default()
+        })),
+        at(2),
+    );
+    let dirty = world.apply(Change::ListEnds(Kind::Snapshot), at(2));
+    assert_eq!(names(&world, &lane("u")), ["t"]);
+    assert!(dirty.contains(&Dirty::Lane(lane("u"))));
+}
+
+#[test]
+fn a_schedule_that_goes_dirties_the_lanes_of_its_pending_children() {
+    let world = world();
+    world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+    let dirty = world.apply(Change::Gone(schedule("sched-1")), at(2));
+    assert!(dirty.contains(&Dirty::Lane(lane("u"))), "{dirty:?}");
+    let replaced = world.apply(Change::Set(schedule("sched-2")), at(3));
+    assert!(replaced.contains(&Dirty::Schedule(ObjectKey::new("a", "sched"))));
+}
+
+#[test]
+fn only_a_live_object_of_the_same_lane_that_was_not_discovered_shares() {
+    let world = world();
+    let me = ObjectKey::new("a", "s");
+    world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+    assert_eq!(world.live_sharer(&lane("u"), "id", &me), None);
+    let row = Snap {
+        name: "row",
+        deleting: false,
+        origin: "discovered",
+        ..Snap::default()
+    };
+    world.apply(Change::Set(snapshot(&row)), at(1));
+    assert_eq!(
+        world.live_sharer(&lane("u"), "id", &me),
+        None,
+        "a discovered row does not count"
+    );
+    let dying = Snap {
+        name: "dying",
+        ..Snap::default()
+    };
+    world.apply(Change::Set(snapshot(&dying)), at(1));
+    assert_eq!(
+        world.live_sharer(&lane("u"), "id", &me),
+        None,
+        "one that is being deleted does not count"
+    );
+    let twin = Snap {
+        name: "twin",
+        deleting: false,
+        ..Snap::default()
+    };
+    world.apply(Change::Set(snapshot(&twin)), at(1));
+    assert_eq!(
+        world.live_sharer(&lane("u"), "id", &me),
+        Some(ObjectKey::new("a", "twin"))
+    );
+}
+
+#[test]
+fn the_indexes_equal_a_world_built_from_scratch_after_any_history() {
+    // Deterministic pseudo-random history: every object changes pin, id, deletion and existence many times.
+    let world = world();
+    let mut seed = 42u64;
+    let mut next = |n: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n
+    };
+    let names_of = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"];
+    let mut truth: std::collections::BTreeMap<&str, Observed> = std::collections::BTreeMap::new();
+    for step in 0..2000 {
+        let name = names_of[next(8) as usize];
+        let made = snapshot(&Snap {
+            name,
+            pin: [None, Some("r"), Some("gone")][next(3) as usize],
+            id: [None, Some("x"), Some("y")][next(3) as usize],
+            deleting: next(2) == 0,
+            origin: ["scheduled", "discovered"][next(2) as usize],
+        });
+        if next(4) == 0 {
+            if let Some(old) = truth.remove(name) {
+                world.apply(Change::Gone(old), at(step));
+            }
+        } else {
+            world.apply(Change::Set(made.clone()), at(step));
+            truth.insert(name, made);
+        }
+    }
+    let fresh = self::world();
+    for object in truth.values() {
+        fresh.apply(Change::Set(object.clone()), at(0));
+    }
+    for lane in [lane("u"), LaneKey::Unresolved] {
+        assert_eq!(names(&world, &lane), names(&fresh, &lane));
+    }
+    let policy = ObjectKey::new("a", "p");
+    let of = |w: &World| {
+        w.snapshots_of_policy(&policy)
+            .iter()
+            .map(|s| s.key())
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(of(&world), of(&fresh));
+    assert_eq!(of(&world).len(), truth.len());
+    let children = |w: &World| w.snapshots_of_schedule("sched-1").len();
+    assert_eq!(children(&world), children(&fresh));
+}

@@ -281,9 +281,15 @@ fn selected(object: &Value, selector: &str) -> bool {
 }
 
 fn failure(status: StatusCode, message: &str) -> Response {
+    let reason = match status {
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::CONFLICT => "Conflict",
+        StatusCode::UNPROCESSABLE_ENTITY => "Invalid",
+        _ => "InternalError",
+    };
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
-        "code": status.as_u16(), "reason": "", "message": message,
+        "code": status.as_u16(), "reason": reason, "message": message,
     });
     (status, axum::Json(body)).into_response()
 }

@@ -162,6 +162,10 @@ fn held(reason: HeldReason) -> String {
 
 fn wait(wait: Wait) -> String {
     let sentence = waiting(wait).replace(&Timestamp::UNIX_EPOCH.to_string(), "the time the message names");
+    // A field's name keeps its spelling.
+    if let Some((field, rest)) = sentence.split_once(' ').filter(|(first, _)| first.contains('.')) {
+        return format!("`{field}` {rest}.");
+    }
     let mut letters = sentence.chars();
     let first = letters
         .next()

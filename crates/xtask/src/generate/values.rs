@@ -108,10 +108,10 @@ fn join(path: &str, key: &str) -> String {
 }
 
 fn shown(default: &Value) -> String {
-    match default {
-        Value::String(text) if text.is_empty() => "none".to_owned(),
-        Value::String(text) => format!("`{text}`"),
-        other => format!("`{other}`"),
+    match default.as_str() {
+        Some("") => "none".to_owned(),
+        Some(text) => format!("`{text}`"),
+        None => format!("`{default}`"),
     }
 }
 

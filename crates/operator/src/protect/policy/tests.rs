@@ -1,1 +1,135 @@
-//! Tests of the policy controller's decisions.
+//! What a policy prunes.
+
+use super::decide::{Facts, decide};
+use crate::world::keys::RepositoryKey;
+use crate::world::views::SnapshotView;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(2_000_000).unwrap()
+}
+
+fn snapshot(n: i64, change: impl FnOnce(&mut Value)) -> Arc<SnapshotView> {
+    let end = Timestamp::from_second(1_000_000 + n).unwrap().to_string();
+    let mut object = json!({
+        "metadata": {
+            "name": format!("s{n}"), "namespace": "a", "uid": format!("u{n}"),
+            "labels": { "kopiur.home-operations.com/origin": "scheduled" },
+        },
+        "spec": { "policyRef": { "name": "p" } },
+        "status": {
+            "phase": "Succeeded",
+            "snapshot": { "kopiaSnapshotID": format!("id{n}") },
+            "timing": { "endTime": end },
+            "resolved": { "repository": { "name": "r", "namespace": "a" } },
+        },
+    });
+    change(&mut object);
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
+    let mut full = json!({ "repository": { "name": "r" }, "sources": [{ "pvc": { "name": "data" } }] });
+    for (key, value) in spec.as_object().unwrap() {
+        full[key] = value.clone();
+    }
+    let policy = serde_json::from_value(json!({
+        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+        "metadata": { "name": "p", "namespace": "a" }, "spec": full,
+    }))
+    .unwrap();
+    Facts {
+        policy: Arc::new(policy),
+        repository: Some(RepositoryKey::Repository {
+            namespace: "a".into(),
+            name: "r".into(),
+        }),
+        repository_exists: true,
+        snapshots,
+    }
+}
+
+fn pruned(facts: &Facts) -> Vec<String> {
+    decide(facts, now()).prune.iter().map(|s| s.key().name).collect()
+}
+
+fn five() -> Vec<Arc<SnapshotView>> {
+    (0..5).map(|n| snapshot(n, |_| {})).collect()
+}
+
+#[test]
+fn the_newest_are_kept_and_a_policy_without_retention_prunes_nothing() {
+    assert_eq!(
+        pruned(&facts(json!({ "retention": { "keepLatest": 2 } }), five())),
+        ["s0", "s1", "s2"]
+    );
+    assert!(pruned(&facts(json!({}), five())).is_empty());
+    assert!(pruned(&facts(json!({ "retention": {} }), five())).is_empty());
+}
+
+#[test]
+fn a_suspended_or_refused_policy_prunes_nothing() {
+    let keep = json!({ "keepLatest": 1 });
+    assert!(pruned(&facts(json!({ "retention": keep, "suspend": true }), five())).is_empty());
+    assert!(pruned(&facts(json!({ "retention": keep, "hooks": {} }), five())).is_empty());
+}
+
+#[test]
+fn what_is_deleting_failed_discovered_or_without_an_id_neither_counts_nor_is_pruned() {
+    let mut all = five();
+    all.push(snapshot(10, |o| {
+        o["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+    }));
+    all.push(snapshot(11, |o| o["status"]["phase"] = json!("Failed")));
+    all.push(snapshot(12, |o| o["status"]["snapshot"] = json!(null)));
+    all.push(snapshot(13, |o| {
+        o["metadata"]["labels"]["kopiur.home-operations.com/origin"] = json!("discovered");
+    }));
+    all.push(snapshot(14, |o| {
+        o["metadata"]["labels"]["kopiur.home-operations.com/origin"] = json!("from-a-newer-release");
+    }));
+    assert_eq!(
+        pruned(&facts(json!({ "retention": { "keepLatest": 4 } }), all)),
+        ["s0"]
+    );
+}
+
+#[test]
+fn a_policy_that_moved_does_not_prune_what_it_left_behind_by_what_it_has_now() {
+    let mut all = five();
+    for n in 20..22 {
+        all.push(snapshot(n, |o| {
+            o["status"]["resolved"]["repository"]["name"] = json!("new")
+        }));
+    }
+    let left = pruned(&facts(json!({ "retention": { "keepLatest": 2 } }), all));
+    assert_eq!(
+        left,
+        ["s0", "s1", "s2"],
+        "each repository has a history of its own"
+    );
+}
+
+#[test]
+fn a_live_object_loses_an_old_stamp_and_keeps_a_fresh_one() {
+    let stamp = |time: &str| {
+        let time = time.to_owned();
+        move |o: &mut Value| {
+            o["metadata"]["annotations"] = json!({
+                "kopiur.home-operations.com/pruned-by": "retention",
+                "kopiur.home-operations.com/pruned-at": time,
+            });
+        }
+    };
+    let fresh = now().to_string();
+    let all = vec![
+        snapshot(0, stamp("2026-01-01T00:00:00Z")),
+        snapshot(1, stamp(&fresh)),
+        snapshot(2, stamp("rubbish")),
+    ];
+    let decision = decide(&facts(json!({}), all), now());
+    let names: Vec<String> = decision.unstamp.iter().map(|s| s.key().name).collect();
+    assert_eq!(names, ["s0", "s2"]);
+}

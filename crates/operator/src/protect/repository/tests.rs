@@ -1,1 +1,244 @@
-//! Tests of the repository controller's decisions.
+//! The decisions on a repository.
+
+use super::decide::{Reason, Step, decide};
+use super::observe::{Facts, JobFact};
+use crate::jobs::create::SecretFact;
+use crate::jobs::outcome::Read;
+use crate::world::views::{JobState, JobView, RepositoryView};
+use holdfast_api::Repository;
+use holdfast_protocol::outcome::{Failure, FailureClass, OperationResult, Outcome};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).unwrap()
+}
+
+fn facts(spec: Value, status: Value) -> Facts {
+    let mut full = json!({
+        "engine": "Restic",
+        "backend": { "filesystem": { "path": "/repo", "volume": { "pvc": { "name": "repo" } } } },
+        "encryption": { "passwordSecretRef": { "name": "pw" } },
+        "create": { "enabled": true },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        full[key] = value.clone();
+    }
+    let object: Repository = serde_json::from_value(json!({
+        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Repository",
+        "metadata": { "name": "r", "namespace": "a", "uid": "u", "generation": 1 },
+        "spec": full, "status": status,
+    }))
+    .unwrap();
+    Facts {
+        view: Arc::new(RepositoryView::namespaced(object)),
+        place: "a".into(),
+        secret: SecretFact::Usable("1".into()),
+        claim: true,
+        inputs: "in".into(),
+        bootstrap: None,
+        list: None,
+        shared_with: Vec::new(),
+        allowed_namespaces: None,
+    }
+}
+
+fn job(state: JobState, inputs: &str, read: Read) -> JobFact {
+    let view: JobView = serde_json::from_value(json!({ "metadata": {
+        "name": "r-bootstrap", "namespace": "a", "uid": "j",
+        "annotations": { "kopiur.home-operations.com/connection-inputs": inputs },
+    } }))
+    .unwrap();
+    JobFact {
+        job: Arc::new(view),
+        state,
+        read,
+    }
+}
+
+fn outcome(unique_id: Option<&str>, error: Option<FailureClass>) -> Read {
+    let result = match error {
+        None => OperationResult::Bootstrapped {
+            created: true,
+            snapshots: 3,
+        },
+        Some(_) => OperationResult::None,
+    };
+    Read::Outcome {
+        exited_well: error.is_none(),
+        outcome: Box::new(Outcome {
+            version: 1,
+            unique_id: unique_id.map(str::to_owned),
+            error: error.map(|class| Failure {
+                class,
+                message: "why".into(),
+            }),
+            result,
+        }),
+    }
+}
+
+fn settles(step: &Step) -> Option<Reason> {
+    match step {
+        Step::Settle(reason, message, _) => {
+            assert!(!message.is_empty());
+            Some(*reason)
+        }
+        Step::Connect { .. }
+        | Step::Recycle(_)
+        | Step::Record { .. }
+        | Step::Failed(..)
+        | Step::List(_)
+        | Step::Listed(_) => None,
+    }
+}
+
+#[test]
+fn an_absent_repository_is_created_only_before_a_unique_id_was_recorded() {
+    let fresh = decide(&facts(json!({}), json!({})), now());
+    assert!(matches!(fresh, Step::Connect { create: true }), "{fresh:?}");
+    let known = decide(&facts(json!({}), json!({ "uniqueId": "u1" })), now());
+    assert!(
+        matches!(known, Step::Connect { create: false }),
+        "never created again: {known:?}"
+    );
+    let not_asked = decide(&facts(json!({ "create": null }), json!({})), now());
+    assert!(
+        matches!(not_asked, Step::Connect { create: false }),
+        "{not_asked:?}"
+    );
+}
+
+#[test]
+fn what_is_missing_is_named_and_looked_for_again() {
+    let mut missing = facts(json!({}), json!({}));
+    missing.secret = SecretFact::Missing;
+    let step = decide(&missing, now());
+    assert_eq!(settles(&step), Some(Reason::MissingCredentialsSecret));
+    assert!(
+        matches!(step, Step::Settle(_, _, Some(_))),
+        "looked for again without an event"
+    );
+    missing.secret = SecretFact::NoKey;
+    assert_eq!(
+        settles(&decide(&missing, now())),
+        Some(Reason::MissingCredentialsKey)
+    );
+    missing.secret = SecretFact::Usable("1".into());
+    missing.claim = false;
+    assert_eq!(
+        settles(&decide(&missing, now())),
+        Some(Reason::MissingRepositoryClaim)
+    );
+}
+
+#[test]
+fn a_refused_spec_and_a_suspended_one_do_nothing() {
+    let refused = facts(json!({ "server": {} }), json!({}));
+    assert_eq!(settles(&decide(&refused, now())), Some(Reason::InvalidSpec));
+    let suspended = facts(json!({ "suspend": true }), json!({}));
+    assert_eq!(settles(&decide(&suspended, now())), Some(Reason::Suspended));
+}
+
+#[test]
+fn another_unique_id_than_the_recorded_one_is_a_replaced_repository() {
+    let mut f = facts(json!({}), json!({ "uniqueId": "u1" }));
+    f.bootstrap = Some(job(JobState::Succeeded, "in", outcome(Some("u2"), None)));
+    let step = decide(&f, now());
+    assert!(
+        matches!(step, Step::Failed(Reason::RepositoryReplaced, _, _)),
+        "{step:?}"
+    );
+    f.bootstrap = Some(job(JobState::Succeeded, "in", outcome(Some("u1"), None)));
+    assert!(matches!(decide(&f, now()), Step::Record { .. }));
+}
+
+#[test]
+fn a_job_of_other_inputs_is_recycled_whatever_it_says() {
+    let mut f = facts(json!({}), json!({}));
+    for state in [
+        JobState::Waiting,
+        JobState::Active,
+        JobState::Succeeded,
+        JobState::Failed,
+    ] {
+        f.bootstrap = Some(job(state, "older", outcome(Some("u1"), None)));
+        assert!(matches!(decide(&f, now()), Step::Recycle(_)));
+    }
+}
+
+#[test]
+fn each_class_of_failure_has_its_word_and_a_later_try() {
+    let classes = [
+        (FailureClass::InvalidPassword, Reason::InvalidPassword),
+        (
+            FailureClass::RepositoryNotInitialized,
+            Reason::RepositoryNotInitialized,
+        ),
+        (FailureClass::BackendUnreachable, Reason::BackendUnreachable),
+        (FailureClass::Unknown, Reason::BootstrapJobFailed),
+    ];
+    for (class, expected) in classes {
+        let mut f = facts(json!({}), json!({}));
+        f.bootstrap = Some(job(JobState::Failed, "in", outcome(None, Some(class))));
+        let step = decide(&f, now());
+        let Step::Failed(reason, _, at) = step else {
+            panic!("{step:?}")
+        };
+        assert_eq!(reason, expected);
+        assert!(at > now());
+    }
+}
+
+#[test]
+fn a_failed_connection_waits_and_a_changed_secret_is_tried_at_once() {
+    let status = json!({ "connection": {
+        "failures": 3, "inputs": "in", "nextAttemptAt": "1970-01-12T13:47:40Z",
+    } });
+    let waiting = decide(&facts(json!({}), status.clone()), now());
+    assert!(
+        matches!(waiting, Step::Settle(Reason::BootstrapJobFailed, _, Some(_)))
+            || settles(&waiting).is_some()
+    );
+    let mut changed = facts(json!({}), status);
+    changed.inputs = "other".into();
+    assert!(matches!(decide(&changed, now()), Step::Connect { .. }));
+}
+
+#[test]
+fn an_unreadable_result_connects_nothing() {
+    let mut f = facts(json!({}), json!({}));
+    f.bootstrap = Some(job(JobState::Succeeded, "in", Read::Unreadable("gone".into())));
+    assert!(matches!(
+        decide(&f, now()),
+        Step::Failed(Reason::BootstrapJobFailed, _, _)
+    ));
+}
+
+#[test]
+fn one_listing_per_request() {
+    let connected = json!({ "uniqueId": "u1", "connection": { "failures": 0, "inputs": "in" } });
+    let mut f = facts(json!({}), connected.clone());
+    assert_eq!(settles(&decide(&f, now())), Some(Reason::Connected));
+    let mut view = (*f.view).clone();
+    view.metadata.annotations = Some(
+        [(
+            "kopiur.home-operations.com/catalog-scan-requested-at".to_owned(),
+            "t1".to_owned(),
+        )]
+        .into(),
+    );
+    f.view = Arc::new(view.clone());
+    assert!(matches!(decide(&f, now()), Step::List(request) if request == "t1"));
+    view.status.catalog = Some(holdfast_api::repository::CatalogStatus {
+        scan_request_honored: Some("t1".into()),
+        ..Default::default()
+    });
+    f.view = Arc::new(view);
+    assert_eq!(
+        settles(&decide(&f, now())),
+        Some(Reason::Connected),
+        "answered once"
+    );
+}

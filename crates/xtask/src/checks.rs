@@ -1,0 +1,30 @@
+//! Checks of the checkout that no compiler makes. Each can fail, and has a test with a bad sample.
+
+mod examples;
+mod links;
+mod purity;
+
+use std::process::Command;
+
+pub use self::examples::examples_are_accepted;
+pub use self::links::links_lead_somewhere;
+pub use self::purity::{api_has_no_client, core_is_pure};
+
+/// The cargo that started this program.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_checkout_passes() {
+        let workspace = crate::paths::workspace().expect("a checkout");
+        core_is_pure(&workspace).expect("core");
+        api_has_no_client(&workspace).expect("api");
+        assert!(examples_are_accepted(&workspace).expect("examples") >= 4);
+        links_lead_somewhere(&workspace).expect("links");
+    }
+}

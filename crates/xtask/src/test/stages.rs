@@ -1,0 +1,198 @@
+//! The stages of `cargo xtask test`, one function each.
+//!
+//! An error, too, is a failed stage; an [`Outcome`] counts several checks.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::report::Outcome;
+use super::{CLUSTER, Context, Down, cargo, chart};
+use crate::{checks, cluster, deploy, generate, paths, sh};
+
+/// One stage.
+pub struct Stage {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it needs.
+    pub needs: Needs,
+    /// Runs it.
+    pub run: fn(&Context) -> Result<Outcome>,
+}
+
+/// What a stage needs beside the checkout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: runs with `--quick` too.
+    Nothing,
+    /// To bring up clusters of its own.
+    Clusters,
+    /// A cluster to install Holdfast in.
+    Installing,
+    /// Holdfast running in the cluster of the tests.
+    Holdfast,
+}
+
+/// The stage after which Holdfast runs in the cluster of the tests.
+pub const INSTALLED: &str = "cluster and install";
+
+/// Every stage, in the order in which they run.
+pub const STAGES: &[Stage] = &[
+    stage("format", Needs::Nothing, format),
+    stage("clippy", Needs::Nothing, clippy),
+    stage("source", Needs::Nothing, source),
+    stage("generated files", Needs::Nothing, generated),
+    stage("crates alone", Needs::Nothing, crates_alone),
+    stage("unit and integration tests", Needs::Nothing, unit_tests),
+    stage("chart", Needs::Nothing, the_chart),
+    stage("two clusters", Needs::Clusters, two_clusters),
+    stage(INSTALLED, Needs::Installing, install),
+    stage("end to end", Needs::Holdfast, end_to_end),
+];
+
+const fn stage(name: &'static str, needs: Needs, run: fn(&Context) -> Result<Outcome>) -> Stage {
+    Stage { name, needs, run }
+}
+
+fn format(context: &Context) -> Result<Outcome> {
+    if let Some(reason) = context.missing("fmt") {
+        return Ok(Outcome::skip("cargo fmt", reason));
+    }
+    context.works("format", context.cargo().args(["fmt", "--all", "--", "--check"]))
+}
+
+fn clippy(context: &Context) -> Result<Outcome> {
+    if let Some(reason) = context.missing("clippy") {
+        return Ok(Outcome::skip("cargo clippy", reason));
+    }
+    let mut command = context.cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--", "--deny=warnings"]);
+    context.works("clippy", &mut command)
+}
+
+fn source(context: &Context) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    outcome.check("holdfast-core", checks::core_is_pure(&context.workspace));
+    outcome.check("holdfast-api", checks::api_has_no_client(&context.workspace));
+    outcome.check(
+        "examples",
+        checks::examples_are_accepted(&context.workspace).map(drop),
+    );
+    outcome.check("links", checks::links_lead_somewhere(&context.workspace));
+    Ok(outcome)
+}
+
+fn generated(context: &Context) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    outcome.check("generate --check", generate::check(&context.workspace).map(drop));
+    Ok(outcome)
+}
+
+/// A crate that only compiles because another one switches a feature on is found here.
+fn crates_alone(context: &Context) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for package in packages(context)? {
+        let name = format!("check-{package}");
+        let result = context.works(&name, context.cargo().args(["check", "--package", &package]));
+        outcome.check(&package, result.map(drop));
+    }
+    Ok(outcome)
+}
+
+fn packages(context: &Context) -> Result<Vec<String>> {
+    let text = sh::run(
+        "list the workspace's crates",
+        context
+            .cargo()
+            .args(["metadata", "--format-version=1", "--no-deps"]),
+    )?;
+    let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
+    let names: Vec<String> = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|package| package["name"].as_str().map(str::to_owned))
+        .collect();
+    if names.is_empty() {
+        bail!("cargo metadata names no crate");
+    }
+    Ok(names)
+}
+
+fn unit_tests(context: &Context) -> Result<Outcome> {
+    let mut command = context.cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    if !context.quick {
+        // They have a stage of their own.
+        command.args(["--exclude", "holdfast-e2e"]);
+    }
+    command.args(["--", "--show-output"]);
+    cargo::run("unit and integration tests", &context.log("tests"), &mut command)
+}
+
+fn the_chart(context: &Context) -> Result<Outcome> {
+    let helm = if context.quick {
+        helm_at_hand()
+    } else {
+        Some(cluster::helm(&context.workspace)?)
+    };
+    Ok(match helm {
+        Some(helm) => chart::check(&context.workspace, helm),
+        None => Outcome::skip("chart", "--quick: helm is neither on the path nor built yet"),
+    })
+}
+
+/// A helm program that needs no building: from the cache, or from the path.
+fn helm_at_hand() -> Option<PathBuf> {
+    let cached = paths::cache()
+        .ok()
+        .and_then(|cache| std::fs::read_dir(cache.join("bin/helm")).ok())
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("helm")))
+        .find(|path| path.is_file());
+    cached.or_else(|| sh::available("helm").then(|| PathBuf::from("helm")))
+}
+
+fn two_clusters(context: &Context) -> Result<Outcome> {
+    cluster::selftest(&context.workspace)?;
+    Ok(Outcome::ok())
+}
+
+fn install(context: &Context) -> Result<Outcome> {
+    let mut to = deploy::Args {
+        name: CLUSTER.to_owned(),
+        kubeconfig: None,
+        image_prefix: None,
+        set: Vec::new(),
+    };
+    if let Some((kubeconfig, image_prefix)) = &context.other {
+        to.kubeconfig = Some(kubeconfig.clone());
+        to.image_prefix = Some(image_prefix.clone());
+        deploy::run(&to)?;
+        return Ok(Outcome::ok());
+    }
+    // What an interrupted run left would hide a cluster that cannot be brought up.
+    drop(Down(&context.workspace));
+    cluster::up(&cluster::Options {
+        workspace: context.workspace.clone(),
+        name: CLUSTER.to_owned(),
+        minor: None,
+        control_plane_only: false,
+    })?;
+    deploy::run(&to)?;
+    Ok(Outcome::ok())
+}
+
+fn end_to_end(context: &Context) -> Result<Outcome> {
+    let kubeconfig = match &context.other {
+        Some((kubeconfig, _)) => std::path::absolute(kubeconfig)?,
+        None => paths::ClusterPaths::new(&context.workspace, CLUSTER)?.kubeconfig(),
+    };
+    let mut command = context.cargo();
+    command
+        .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
+        .args(["--", "--include-ignored", "--show-output"])
+        .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
+    cargo::run("end to end", &context.log("end-to-end"), &mut command)
+}
