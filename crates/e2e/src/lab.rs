@@ -122,6 +122,24 @@ impl Lab {
     /// # Errors
     /// What the API server says.
     pub async fn create(&self, object: Value) -> Result<DynamicObject, kube::Error> {
+        self.post(object, false).await
+    }
+
+    /// What the API server says against creating an object; none if nothing. Nothing is created.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn refusal(&self, object: Value) -> Result<Option<String>, kube::Error> {
+        match self.post(object, true).await {
+            Ok(_) => Ok(None),
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                Ok(Some(status.message.clone()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn post(&self, object: Value, dry_run: bool) -> Result<DynamicObject, kube::Error> {
         let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
         let types = object.types.clone().unwrap_or_default();
         let (group, version) = types
@@ -133,7 +151,11 @@ impl Lab {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
-        api.create(&PostParams::default(), &object).await
+        let params = PostParams {
+            dry_run,
+            ..PostParams::default()
+        };
+        api.create(&params, &object).await
     }
 
     /// The API of a namespaced kind.

@@ -9,9 +9,11 @@
 
 pub mod count;
 pub mod jobs;
+pub mod kill;
 pub mod lab;
 pub mod objects;
 pub mod pods;
+pub mod progress;
 pub mod scenario;
 pub mod seed;
 pub mod wait;

@@ -61,7 +61,9 @@ mod tests {
     #[tokio::test]
     async fn a_wait_that_ends_says_what_it_saw() {
         let look = || async { Ok(Look::<()>::Not("two of three".into())) };
-        let error = until("three", Duration::from_millis(10), look).await.unwrap_err();
+        let error = until("three", Duration::from_millis(10), look)
+            .await
+            .expect_err("never three");
         assert_eq!(error.to_string(), "waited 0 s for three; seen last: two of three");
     }
 }

@@ -129,6 +129,7 @@ async fn play(place: &Place, namespace: &str) -> Result<()> {
     prepare::twenty_four(&mut stage).await?;
     let first = prepare::seven_hundred(&mut stage, "nightly", "Retain").await?;
     waves::flap_kept(&mut stage, &first).await?;
+    say("\nc. A second set, as the first.");
     let second = prepare::seven_hundred(&mut stage, "hourly", "Delete").await?;
     let wave = waves::flap_held(&mut stage, &second).await?;
     release::acknowledge(&mut stage, &second, &wave).await?;

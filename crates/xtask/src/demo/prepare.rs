@@ -147,7 +147,8 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
     );
     let jobs = backup_jobs(&lab, &ns).await?;
     ensure!(jobs == wanted, "{jobs} backup Jobs for {wanted} Snapshots");
-    let (files, scan) = (stage.count().await?, stage.scan().await?);
+    let files = stage.count().await?;
+    let scan = stage.scan().await?;
     ensure!(
         files == wanted as u64 && scan == files,
         "after {wanted} backups the repository's volume holds {files} snapshots and the operator's listing {scan}"
@@ -241,7 +242,7 @@ pub async fn of_set(lab: &Lab, set: &Set) -> Result<Vec<Snapshot>> {
 pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'static str) -> Result<Seeded> {
     let started = Instant::now();
     let (lab, ns) = (stage.lab.clone(), stage.namespace.clone());
-    let before = stage.count().await?;
+    let before = stage.counted;
     let jobs_before = backup_jobs(&lab, &ns).await?;
     let made = lab
         .create(objects::schedule(&ns, name, ARCHIVE, false, Some(on_delete)))
@@ -263,7 +264,7 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
         )
         .await?;
     say(format!(
-        "\n   {SET} Snapshot objects owned by the schedule {name} (onScheduleDelete: {on_delete}) are there after {}; no snapshot is in the repository for them yet.",
+        "   {SET} Snapshot objects owned by the schedule {name} (onScheduleDelete: {on_delete}) are there after {}; no snapshot is in the repository for them yet.",
         seconds(started.elapsed())
     ));
     let lost = Instant::now();

@@ -140,7 +140,7 @@ pub async fn one_by_hand(stage: &mut Stage) -> Result<()> {
     let one = found.with_context(|| format!("schedule {BY_HAND} has no Snapshot"))?;
     let name = one.metadata.name.unwrap_or_default();
     let uids = BTreeSet::from([one.metadata.uid.unwrap_or_default()]);
-    let before = stage.count().await?;
+    let before = stage.counted;
     stage.watch.mark();
     let command = format!(
         "kubectl -n {ns} delete snapshot.{} {name} --wait=false",

@@ -71,6 +71,8 @@ pub struct Stage {
     pub watch: Watch,
     /// The folder of our kubectl.
     pub kubectl: Option<PathBuf>,
+    /// Snapshots on the repository's volume when counted last.
+    pub counted: u64,
     shown: Shown,
     rows: Vec<Row>,
     started: Instant,
@@ -87,6 +89,7 @@ impl Stage {
             namespace: namespace.to_owned(),
             watch,
             kubectl,
+            counted: 0,
             shown,
             rows: Vec::new(),
             started: Instant::now(),
@@ -99,10 +102,11 @@ impl Stage {
     }
 
     /// How many snapshots the repository's volume holds.
-    pub async fn count(&self) -> Result<u64> {
+    pub async fn count(&mut self) -> Result<u64> {
         let work = count::files(&self.lab, &self.namespace, VAULT);
-        self.during("counting the snapshots on the repository's volume", work)
-            .await
+        let shown = "counting the snapshots on the repository's volume";
+        self.counted = self.during(shown, work).await?;
+        Ok(self.counted)
     }
 
     /// The same as the operator sees it.
@@ -112,8 +116,9 @@ impl Stage {
     }
 
     /// Both ways, which must agree.
-    pub async fn count_both(&self) -> Result<u64> {
-        let (files, scan) = (self.count().await?, self.scan().await?);
+    pub async fn count_both(&mut self) -> Result<u64> {
+        let files = self.count().await?;
+        let scan = self.scan().await?;
         ensure!(
             files == scan,
             "the repository's volume holds {files} snapshots, the operator's listing {scan}"
@@ -127,7 +132,7 @@ impl Stage {
     }
 
     /// The end: both counts once more, and the table.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(mut self) -> Result<()> {
         let last = self.count_both().await?;
         ensure!(
             self.watch.most() <= 1,

@@ -181,7 +181,7 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
     let known: BTreeSet<String> = stage.watch.all().into_iter().map(|b| b.name).collect();
     stage.watch.mark();
     say(format!(
-        "\nc. The same with onScheduleDelete: Delete, on the second set: schedule {}.",
+        "\n   The same flap with onScheduleDelete: Delete: schedule {}.",
         set.schedule
     ));
     let took = stage.during("flapping", flap(&lab, seeded)).await?;
