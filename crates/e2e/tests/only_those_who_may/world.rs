@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use holdfast_api::names;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::gvk::GroupVersionKind;
 use kube::discovery::ApiResource;
@@ -17,7 +17,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 /// How long a policy or a right may take to be in force.
-const IN_FORCE: Duration = Duration::from_secs(60);
+const IN_FORCE: Duration = Duration::from_secs(30);
 /// A finalizer that no operator removes.
 pub const FINALIZER: &str = "holdfast.test/hold";
 /// The Repository and the Snapshot of the namespace.
@@ -282,16 +282,19 @@ impl World {
     }
 
     async fn remove(&self) -> Result<()> {
-        let mine =
-            kube::api::ListParams::default().labels(&format!("holdfast.test/world={}", self.namespace));
-        for kind in ["ClusterRepository", "ClusterRoleBinding", "ClusterRole"] {
-            self.admin
-                .api(kind)
-                .delete_collection(&DeleteParams::default(), &mine)
-                .await?;
-        }
-        for kind in ["Job", "Repository", "Snapshot"] {
-            for object in self.admin.api(kind).list(&Default::default()).await? {
+        let all = ListParams::default();
+        let mine = all
+            .clone()
+            .labels(&format!("holdfast.test/world={}", self.namespace));
+        for (kind, which) in [
+            ("ClusterRoleBinding", &mine),
+            ("ClusterRole", &mine),
+            ("ClusterRepository", &mine),
+            ("Job", &all),
+            ("Repository", &all),
+            ("Snapshot", &all),
+        ] {
+            for object in self.admin.api(kind).list(which).await? {
                 let name = object.metadata.name.unwrap_or_default();
                 self.admin.delete_for_good(kind, &name).await?;
             }
