@@ -14,15 +14,15 @@ use jiff::{SignedDuration, Timestamp};
 /// Where its own backup stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// No mover, and no snapshot was ever recorded.
-    Nothing,
-    /// No mover, and a snapshot is recorded.
+    /// A snapshot is recorded.
     Written,
-    /// The mover runs.
+    /// None is, and there is no mover.
+    Nothing,
+    /// None is yet: the mover runs.
     Running,
-    /// The mover has ended, and nobody has read its result.
+    /// None is yet: the mover has ended, and nobody has read its result.
     Unread,
-    /// Whether there is a mover is not known.
+    /// None is, and whether there is a mover is not known.
     Unclear,
 }
 
@@ -55,6 +55,8 @@ pub enum Asker {
     External,
     /// Our retention or our history limit, and nothing was held before.
     Prune,
+    /// The same, but it was held before.
+    LatchedPrune,
     /// Our own deletion of the children of a policy.
     PolicyWent,
     /// Our own deletion of a run that was replaced.
@@ -125,56 +127,72 @@ pub struct Columns {
     pub store: Store,
 }
 
-/// The repository object of the lane it belongs to, if that is certain.
-pub fn repository_of<'a>(member: &MemberFacts, lane: &'a Lane) -> Option<&'a RepositoryFacts> {
+/// The repository object of the lane it resolves to.
+pub fn resolved<'a>(member: &MemberFacts, lane: &'a Lane) -> Option<&'a RepositoryFacts> {
     let Resolution::Resolved(key) = &member.repository else {
         return None;
     };
-    if member.pin.as_ref().is_some_and(|pin| pin != key) {
-        return None;
-    }
     lane.repositories.iter().find(|repository| repository.key == *key)
 }
 
-/// Whether our stamp counts: one of ours, and written within 60 s of the deletion, or again by a later pass.
+/// The same, if that is also the one it is pinned to.
+pub fn certain<'a>(member: &MemberFacts, lane: &'a Lane) -> Option<&'a RepositoryFacts> {
+    resolved(member, lane).filter(|repository| member.pin.as_ref().is_none_or(|pin| *pin == repository.key))
+}
+
+/// Whether our stamp counts: one of ours, with a time that is within 60 s of the deletion or written by a later
+/// pass.
 pub fn stamp_counts(member: &MemberFacts) -> bool {
     let ours = match member.stamp {
         Stamp::Retention | Stamp::FailedHistory | Stamp::PolicyCascade | Stamp::ReplacedRun => true,
         Stamp::None | Stamp::Unknown => false,
     };
-    let close = member.pruned_at.is_some_and(|at| {
+    ours && member.pruned_at.is_some_and(|at| {
         let apart = at.duration_since(member.deleted_at).abs();
-        apart <= SignedDuration::from_secs(60)
-    });
-    ours && (close || member.restamped)
+        member.restamped || apart <= SignedDuration::from_secs(60)
+    })
 }
 
-/// Whether the member is latched: held before, by its own word or by the lane's.
+/// Whether the member is latched: held before, by its own word or by the lane's. The lane's word is not meant for
+/// our prunes, which go on while a wave is held: stamped first, deleted then.
 pub fn latched(member: &MemberFacts, lane: &Lane) -> bool {
     let own_word = match member.held {
         HeldCondition::Held { .. } | HeldCondition::Unreadable => true,
         HeldCondition::NotHeld => false,
     };
-    let counts_as_external =
-        member.stamp == Stamp::PolicyCascade && home(member, lane, member.namespace_state) == Home::OptedIn;
-    let stamped_before = stamp_counts(member) && !member.restamped && !counts_as_external;
+    let prune = match member.stamp {
+        Stamp::Retention | Stamp::FailedHistory => stamp_counts(member) && !member.restamped,
+        // Where one of these is not kept anyway, it counts as external.
+        Stamp::PolicyCascade | Stamp::ReplacedRun | Stamp::None | Stamp::Unknown => false,
+    };
+    let stamped_first = member.pruned_at.is_some_and(|at| at <= member.deleted_at);
     let through = lane.repositories.iter().filter_map(|r| r.held_through).max();
-    own_word || (!stamped_before && through.is_some_and(|through| member.deleted_at <= through))
+    let lanes_word = through.is_some_and(|through| member.deleted_at <= through);
+    own_word || (lanes_word && !(prune && stamped_first))
+}
+
+/// Whether `text` is `YYYY-MM-DDThh:mm:ssZ` or has an offset, and nothing beside it.
+fn is_rfc3339(text: &str) -> bool {
+    let offset = text.ends_with('Z') || matches!(text.as_bytes(), [.., b'+' | b'-', _, _, b':', _, _]);
+    text.is_ascii() && text.as_bytes().get(10) == Some(&b'T') && offset
 }
 
 /// Whether an acknowledgement in force covers the member: the one recorded on its own repository object, as long
 /// as the annotation still says what was recorded.
 pub fn covered(member: &MemberFacts, lane: &Lane) -> bool {
-    let Some(repository) = repository_of(member, lane) else {
+    let Some(repository) = certain(member, lane) else {
         return false;
     };
     let (Some(written), Some(recorded)) = (&repository.acknowledgement, &repository.recorded_acknowledgement)
     else {
         return false;
     };
-    *written == recorded.value
-        && written.parse::<Timestamp>().is_ok()
+    is_rfc3339(written)
+        && *written == recorded.value
         && member.deleted_at <= recorded.effective
+        && written
+            .parse::<Timestamp>()
+            .is_ok_and(|value| member.deleted_at <= value)
 }
 
 /// What the namespace asks for if its state is `state`.
@@ -182,7 +200,7 @@ pub fn home(member: &MemberFacts, lane: &Lane, state: NamespaceState) -> Home {
     match state {
         NamespaceState::Live | NamespaceState::Unreadable => Home::Stays,
         NamespaceState::Terminating => {
-            match repository_of(member, lane).map(|repository| repository.on_namespace_delete) {
+            match resolved(member, lane).map(|repository| repository.on_namespace_delete) {
                 Some(OnNamespaceDelete::Delete) => Home::OptedIn,
                 Some(OnNamespaceDelete::Orphan | OnNamespaceDelete::Unknown) | None => Home::TornDown,
             }
@@ -201,12 +219,12 @@ impl Columns {
                 .is_some_and(|batch| batch.started && batch.members.contains(&member.uid)),
             skip: member.skip,
             uninstall: lane.api_going_away,
-            run: match member.mover {
-                OwnMover::None if member.snapshot.is_none() => Run::Nothing,
-                OwnMover::None => Run::Written,
-                OwnMover::Running => Run::Running,
-                OwnMover::Unread => Run::Unread,
-                OwnMover::Unknown => Run::Unclear,
+            run: match (&member.snapshot, member.mover) {
+                (Some(_), _) => Run::Written,
+                (None, OwnMover::None) => Run::Nothing,
+                (None, OwnMover::Running) => Run::Running,
+                (None, OwnMover::Unread) => Run::Unread,
+                (None, OwnMover::Unknown) => Run::Unclear,
             },
             home,
             room: match (&member.repository, member.place) {
@@ -215,8 +233,12 @@ impl Columns {
                 (Resolution::Resolved(_), Place::Unknown) => Room::Unclear,
             },
             asker: match member.stamp {
-                Stamp::Retention | Stamp::FailedHistory if stamp_counts(member) && !latched(member, lane) => {
-                    Asker::Prune
+                Stamp::Retention | Stamp::FailedHistory if stamp_counts(member) => {
+                    if latched(member, lane) {
+                        Asker::LatchedPrune
+                    } else {
+                        Asker::Prune
+                    }
                 }
                 Stamp::PolicyCascade if stamp_counts(member) && home != Home::OptedIn => Asker::PolicyWent,
                 Stamp::ReplacedRun if stamp_counts(member) => Asker::Replaced,
@@ -229,10 +251,9 @@ impl Columns {
             },
             policy: member.policy,
             schedule: match (member.owner, member.cascade) {
-                (Owner::None | Owner::Alive, _) => Schedule::Silent,
-                (Owner::Unknown, _) => Schedule::Unclear,
+                (Owner::None | Owner::Alive, _) | (_, Cascade::Delete) => Schedule::Silent,
+                (Owner::Unknown, Cascade::Retain | Cascade::Unknown) => Schedule::Unclear,
                 (Owner::Gone | Owner::Replaced | Owner::Terminating, Cascade::Retain) => Schedule::Keeps,
-                (Owner::Gone | Owner::Replaced | Owner::Terminating, Cascade::Delete) => Schedule::Silent,
                 (Owner::Gone | Owner::Replaced | Owner::Terminating, Cascade::Unknown) => {
                     Schedule::Unreadable
                 }
@@ -245,7 +266,7 @@ impl Columns {
             store: match member.repository {
                 Resolution::Gone => Store::Gone,
                 Resolution::Unreadable => Store::Unreadable,
-                Resolution::Resolved(_) if repository_of(member, lane).is_some() => Store::Here,
+                Resolution::Resolved(_) if certain(member, lane).is_some() => Store::Here,
                 Resolution::Resolved(_) => Store::Other,
             },
         }

@@ -81,11 +81,20 @@ const POSSIBLE: &[Is] = &[
     Is::Room(Room::Fine),
 ];
 const EXTERNAL: &[Is] = &[Is::Asker(&[Asker::External])];
+/// What was held is as an external one, whoever asks for it now.
+const AS_EXTERNAL: &[Is] = &[Is::Asker(&[Asker::External, Asker::LatchedPrune])];
+/// Stamped by us, and the stamp counts.
+const OURS: &[Is] = &[Is::Asker(&[
+    Asker::Prune,
+    Asker::LatchedPrune,
+    Asker::PolicyWent,
+    Asker::Replaced,
+])];
 const PRUNE: &[Is] = &[Is::Asker(&[Asker::Prune])];
 const DELETE: &[Is] = &[Is::Policy(Policy::Delete)];
 /// An external deletion of data that its schedule could keep.
 const ASK_SCHEDULE: &[Is] = &[
-    Is::Asker(&[Asker::External]),
+    Is::Asker(&[Asker::External, Asker::LatchedPrune]),
     Is::Policy(Policy::Delete),
     Is::Home(&[Home::Stays]),
 ];
@@ -98,8 +107,8 @@ const TEARDOWN: &[Is] = &[Is::Home(&[Home::OptedIn])];
 macro_rules! wishes {
     ($($more:expr),+) => {
         &[
-            &[OPEN, POSSIBLE, DELETE, EXTERNAL, SCHEDULE_SILENT, $($more),+],
-            &[OPEN, POSSIBLE, DELETE, EXTERNAL, TEARDOWN, $($more),+],
+            &[OPEN, POSSIBLE, DELETE, AS_EXTERNAL, SCHEDULE_SILENT, $($more),+],
+            &[OPEN, POSSIBLE, DELETE, AS_EXTERNAL, TEARDOWN, $($more),+],
             &[OPEN, POSSIBLE, DELETE, PRUNE, $($more),+],
         ]
     };
@@ -158,27 +167,27 @@ pub const ROWS: &[Row] = &[
     row(
         Rule::OwnStamp,
         Verdict::Retain(RetainReason::Policy),
-        &[&[OPEN, POSSIBLE, PRUNE, &[Is::Policy(Policy::Retain)]]],
+        &[&[OPEN, POSSIBLE, OURS, &[Is::Policy(Policy::Retain)]]],
     ),
     row(
         Rule::OwnStamp,
         Verdict::Orphan(OrphanReason::Policy),
-        &[&[OPEN, POSSIBLE, PRUNE, &[Is::Policy(Policy::Orphan)]]],
+        &[&[OPEN, POSSIBLE, OURS, &[Is::Policy(Policy::Orphan)]]],
     ),
     row(
         Rule::OwnStamp,
         Verdict::Wait(Wait::PolicyUnreadable),
-        &[&[OPEN, POSSIBLE, PRUNE, &[Is::Policy(Policy::Unknown)]]],
+        &[&[OPEN, POSSIBLE, OURS, &[Is::Policy(Policy::Unknown)]]],
     ),
     row(
         Rule::OwnStamp,
         Verdict::Retain(RetainReason::PolicyDelete),
-        &[&[OPEN, POSSIBLE, &[Is::Asker(&[Asker::PolicyWent])]]],
+        &[&[OPEN, POSSIBLE, DELETE, &[Is::Asker(&[Asker::PolicyWent])]]],
     ),
     row(
         Rule::OwnStamp,
         Verdict::Retain(RetainReason::ReplacedRun),
-        &[&[OPEN, POSSIBLE, &[Is::Asker(&[Asker::Replaced])]]],
+        &[&[OPEN, POSSIBLE, DELETE, &[Is::Asker(&[Asker::Replaced])]]],
     ),
     row(
         Rule::ScheduleGuard,
@@ -260,7 +269,7 @@ pub const ROWS: &[Row] = &[
                 OPEN,
                 POSSIBLE,
                 DELETE,
-                EXTERNAL,
+                AS_EXTERNAL,
                 SCHEDULE_SILENT,
                 NOT_SHARED,
                 &[Is::Store(Store::Here)],
@@ -269,7 +278,7 @@ pub const ROWS: &[Row] = &[
                 OPEN,
                 POSSIBLE,
                 DELETE,
-                EXTERNAL,
+                AS_EXTERNAL,
                 TEARDOWN,
                 NOT_SHARED,
                 &[Is::Store(Store::Here)],
