@@ -9,6 +9,7 @@
 use super::facts::{self, Around};
 use super::lease::Lock;
 use super::live::Live;
+use super::member;
 use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
@@ -50,6 +51,8 @@ pub struct Observed {
     pub repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>>,
     /// Its Jobs that are not reaped.
     pub jobs: Vec<BatchJob>,
+    /// Snapshots whose data a Job proved gone and whose Job is gone too: no members any more, only to be released.
+    pub done: Vec<Arc<SnapshotView>>,
     /// Where a member stands in the lane, by UID.
     index: HashMap<String, usize>,
 }
@@ -64,8 +67,12 @@ impl Observed {
     /// Whether a Job of the lane includes a member.
     #[must_use]
     pub fn rides(&self, uid: &str) -> bool {
-        self.jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
+        rides(&self.jobs, uid)
     }
+}
+
+fn rides(jobs: &[BatchJob], uid: &str) -> bool {
+    jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
 }
 
 /// The batch Jobs of a lane, those that only the lock knows of included, with their pods looked at live.
@@ -96,7 +103,7 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
         let (started, why_not) = if job.is_terminal() {
             (true, String::new())
         } else {
-            let pods = outcome::pods(&ctx.client, &job.key().namespace, job.uid()).await?;
+            let pods = outcome::pods(&ctx.client, &job).await?;
             match (facts::started(&job, &pods), outcome::judge(pods)) {
                 (true, _) | (false, outcome::Read::Outcome { .. }) => (true, String::new()),
                 (false, outcome::Read::Unreadable(why)) => (false, why),
@@ -139,7 +146,11 @@ fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
 /// Puts a lane together. What `live` has read takes the place of what the world says.
 #[must_use]
 pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, live: &Live) -> Observed {
-    let pending = ctx.world.pending(key);
+    let (done, pending): (Vec<Pending>, Vec<Pending>) = ctx
+        .world
+        .pending(key)
+        .into_iter()
+        .partition(|p| member::is_confirmed(&p.snapshot) && !rides(jobs, p.snapshot.uid()));
     let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = ctx
         .world
         .repositories_of(key)
@@ -194,6 +205,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         views,
         repositories,
         jobs: jobs.to_vec(),
+        done: done.into_iter().map(|p| p.snapshot).collect(),
         index,
     }
 }
@@ -245,7 +257,7 @@ impl Gather<'_> {
         };
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(self.ctx, view),
+            owner: self.live.owner(self.ctx, self.proven, view),
             namespace: facts::namespace(self.live.namespace(self.ctx, &own.namespace)),
             sharing,
             mover: self.mover(view),
