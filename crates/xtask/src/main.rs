@@ -5,6 +5,7 @@
 
 mod checks;
 mod cluster;
+mod demo;
 mod deploy;
 mod generate;
 mod image;
@@ -31,6 +32,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Builds Holdfast, loads its images and installs the chart.
     Deploy(deploy::Args),
+    /// Plays the incident that Holdfast is for, on a real cluster, and checks each step.
+    Demo(demo::Args),
     /// Writes the definitions, the chart's README and the reference pages from the source.
     Generate(generate::Args),
     /// Everything that is checked before a change goes in.
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Cluster(args) => cluster::run(args),
         Command::Deploy(args) => deploy::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Generate(args) => generate::run(&args),
         // Its own exit code, so that its last line is the last line.
         Command::Test(args) => match test::run(&args) {
