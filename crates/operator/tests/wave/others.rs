@@ -177,3 +177,39 @@ async fn a_pod_of_an_earlier_job_of_the_same_name_is_no_result() {
     let read = outcome::read(&story.ctx.client, &job).await.unwrap();
     assert!(matches!(read, Read::Unreadable(_)), "{read:?}");
 }
+
+#[tokio::test]
+async fn a_job_that_a_quota_refuses_is_the_repositorys_trouble_in_the_servers_words() {
+    for refused in [JOBS, "/configmaps"] {
+        let story = Story::new(10);
+        story.snapshot("a", json!({}));
+        story.server.on_write(move |write, _| {
+            (write.method == Method::POST && write.path.contains(refused)).then_some(StatusCode::FORBIDDEN)
+        });
+        story.pass().await;
+        let repository = story.server.get(&repository_path()).unwrap();
+        let (_, reason, message) = story.condition(&repository, "DeletionJobsFailing");
+        assert_eq!(reason, "JobRefused");
+        assert!(message.contains("refused by the test"), "{message}");
+        story.pass().await;
+        let a = story.server.get(&snapshot_path("a")).unwrap();
+        assert_eq!(story.condition(&a, "DeletionBlocked").1, "RepositoryBackingOff");
+    }
+}
+
+/// The repository object goes a moment after CREATE, before the watch delivers the Job.
+#[tokio::test]
+async fn a_job_that_only_a_claim_names_still_decides_without_a_repository_object() {
+    let story = Story::new(10);
+    story.snapshot("a", json!({}));
+    story.pass().await;
+    let (path, _) = story.job().unwrap();
+    story.forget_job(&path);
+    story.server.remove(&repository_path());
+    story.pass_unresolved().await;
+    assert!(
+        story.server.get(&snapshot_path("a")).is_some(),
+        "its Job may be deleting it: not told to be kept"
+    );
+    assert!(story.server.writes(&Method::POST, "/events").is_empty());
+}

@@ -108,14 +108,38 @@ pub async fn fire(
     }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
-    memory::write(ctx, &repository, &job, &members, now).await?;
+    if let Err(error) = memory::write(ctx, &repository, &job, &members, now).await {
+        return refused(
+            ctx,
+            observed,
+            &repository,
+            "the memory of the delete Job",
+            error,
+            now,
+        )
+        .await;
+    }
     let mover = mover(
         ctx,
         &repository,
         &job,
         members.into_iter().map(|(member, _)| member).collect(),
     );
-    match create(ctx, &mover).await? {
+    let created = match create(ctx, &mover).await {
+        Ok(created) => created,
+        Err(error) => {
+            return refused(
+                ctx,
+                observed,
+                &repository,
+                &format!("the delete Job {job}"),
+                error,
+                now,
+            )
+            .await;
+        }
+    };
+    match created {
         Created::Yes(created) => {
             tracing::info!(lane = %key, job = %job, "a delete Job was created");
             seen(ctx, &job, created.metadata.uid.as_deref()).await;
@@ -305,6 +329,24 @@ fn mover(ctx: &Context, repository: &RepositoryView, job: &ObjectKey, members: V
         labels,
         annotations,
     }
+}
+
+/// A quota or a webhook does not let the Job in: the repository's trouble, in the API server's own words. Any other
+/// error ends the pass.
+async fn refused(
+    ctx: &Context,
+    observed: &mut Observed,
+    repository: &RepositoryView,
+    what: &str,
+    error: Error,
+    now: Timestamp,
+) -> Result<Next, Error> {
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    let message = format!("The API server does not take {what}: {error}");
+    records::failed(ctx, observed, repository, None, "JobRefused", &message, now).await?;
+    Ok(Next::After(SOON))
 }
 
 /// CREATE found a Job of that name. One of ours is taken up by the next pass: the lock names it. A foreign one is in

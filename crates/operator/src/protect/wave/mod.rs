@@ -62,7 +62,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
-    let jobs = observe::jobs(ctx, key, lock.as_ref()).await?;
+    let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
     let proven = proven::prove(ctx, &pending).await?;
     let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs

@@ -13,14 +13,14 @@ use super::member;
 use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
-use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Pending, ResolvedTo};
 use holdfast_api::names;
 use holdfast_core::deletion::{Cache, Lane, LiveBatch, MemberFacts, OwnMover, Resolution, Sharing};
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A batch Job of the lane that is not reaped.
@@ -75,16 +75,30 @@ fn rides(jobs: &[BatchJob], uid: &str) -> bool {
     jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
 }
 
-/// The batch Jobs of a lane, those that only the lock knows of included, with their pods looked at live.
+/// The batch Jobs of a lane, those that only the lock or a claim knows of included, with their pods looked at live.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<Vec<BatchJob>, Error> {
+pub async fn jobs(
+    ctx: &Context,
+    key: &LaneKey,
+    lock: Option<&Lock>,
+    pending: &[Pending],
+) -> Result<Vec<BatchJob>, Error> {
     let mut views: Vec<Arc<JobView>> = ctx.world.batch_jobs();
     views.retain(|job| belongs(ctx, key, job));
-    if let Some(named) = lock.and_then(Lock::job)
-        && !views.iter().any(|j| j.key() == named)
-    {
+    let named: BTreeSet<ObjectKey> = match lock {
+        Some(lock) => lock.job().into_iter().collect(),
+        // Without a lock (the repository object went or is made anew) the claims say which Job there may be.
+        None => pending
+            .iter()
+            .filter_map(|p| claimed_by(ctx, &p.snapshot))
+            .collect(),
+    };
+    for named in named {
+        if views.iter().any(|j| j.key() == named) {
+            continue;
+        }
         // Created a moment ago, or reaped: the watch does not say which.
         let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &named.namespace);
         let found = api.get_opt(&named.name).await?;
@@ -128,6 +142,15 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
     }
     jobs.sort_by_key(|j| j.job.key());
     Ok(jobs)
+}
+
+fn claimed_by(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
+    let job = member::claim(snapshot)?;
+    let pin = snapshot.pin()?;
+    Some(ObjectKey::new(
+        pin.namespace().unwrap_or(&ctx.settings.namespace),
+        job,
+    ))
 }
 
 /// By the repository object it works for; and by the physical repository, should that object be gone.
