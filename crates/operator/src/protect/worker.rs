@@ -6,6 +6,7 @@
 //! pass it is in and takes no other.
 
 use crate::context::{Context, Error};
+use crate::runtime::leader::Standing;
 use crate::runtime::metrics::{ErrorClass, Kind};
 use crate::runtime::queue::{Next, Queue};
 use futures::FutureExt;
@@ -41,7 +42,26 @@ pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Kind::Lane, &ctx.queues.lanes, |c, k| async move {
         super::wave::pass(&c, &k).await
     });
+    workers
+        .set
+        .spawn(look_again_as_leader(Arc::clone(ctx), end.clone()));
     workers.set
+}
+
+/// Every new term begins with a look at everything: what was settled for a former leader, or in a former term, may
+/// not be settled now, and gauges are the leader's.
+async fn look_again_as_leader(ctx: Arc<Context>, end: CancellationToken) {
+    let mut standing = ctx.leadership.changed();
+    loop {
+        tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            changed = standing.changed() => if changed.is_err() { return },
+        }
+        if *standing.borrow_and_update() != Standing::Standby {
+            ctx.queues.add(ctx.world.everything());
+        }
+    }
 }
 
 struct Workers<'a> {

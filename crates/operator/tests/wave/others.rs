@@ -5,6 +5,8 @@ use crate::story::{JOBS, Story, repository_path, snapshot_path};
 use axum::http::{Method, StatusCode};
 use holdfast_api::{SnapshotPolicy, SnapshotSchedule};
 use holdfast_operator::jobs::outcome::{self, Read};
+use holdfast_operator::protect::repository;
+use holdfast_operator::world::keys::RepositoryKey;
 use holdfast_operator::world::views::JobView;
 use holdfast_operator::world::{Change, Observed};
 use jiff::{SignedDuration, Timestamp};
@@ -212,4 +214,21 @@ async fn a_job_that_only_a_claim_names_still_decides_without_a_repository_object
         "its Job may be deleting it: not told to be kept"
     );
     assert!(story.server.writes(&Method::POST, "/events").is_empty());
+}
+
+#[tokio::test]
+async fn the_gauges_of_a_repository_object_go_with_it() {
+    let story = Story::new(2);
+    for name in ["a", "b"] {
+        story.snapshot(name, json!({}));
+    }
+    story.pass().await;
+    assert!(story.ctx.metrics.text().contains("repo_name=\"nas\""));
+    story.server.remove(&repository_path());
+    let key = RepositoryKey::Repository {
+        namespace: "backup".to_owned(),
+        name: "nas".to_owned(),
+    };
+    repository::pass(&story.ctx, &key).await.unwrap();
+    assert!(!story.ctx.metrics.text().contains("repo_name=\"nas\""));
 }

@@ -148,10 +148,7 @@ fn count(ctx: &Context, key: &LaneKey, plan: &Plan) {
         (own.count(), held)
     };
     for repository in &plan.repositories {
-        let kind = match &repository.key {
-            RepositoryKey::Repository { .. } => RepositoryKind::Repository,
-            RepositoryKey::ClusterRepository { .. } => RepositoryKind::ClusterRepository,
-        };
+        let kind = RepositoryKind::from(&repository.key);
         let (pending, held) = figures(Some(&repository.key));
         ctx.metrics.wave(kind, repository.key.name(), pending, held);
     }
