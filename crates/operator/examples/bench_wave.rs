@@ -124,6 +124,7 @@ fn context() -> Result<Arc<Context>> {
         metrics: Arc::new(Metrics::new()),
         endpoint: RwLock::new(None),
         cluster: "bench".to_owned(),
+        identity: "bench".to_owned(),
         queues: Queues::new(),
     }))
 }
