@@ -34,3 +34,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The user that the operator is to the API server. */}}
+{{- define "holdfast.operatorUser" -}}
+system:serviceaccount:{{ .Release.Namespace }}:holdfast-operator
+{{- end }}
+
+{{- /* The binding that puts a policy in force everywhere: a list of the root and the policy's name. */}}
+{{- define "holdfast.binding" -}}
+{{- $root := index . 0 }}
+{{- $name := index . 1 }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "holdfast.labels" $root | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [Deny]
+{{- end }}

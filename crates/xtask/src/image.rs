@@ -154,6 +154,14 @@ pub fn load(paths: &ClusterPaths, image: &Image) -> Result<()> {
 pub fn node_images(paths: &ClusterPaths) -> Result<Vec<Image>> {
     let folder = paths.data.join("images");
     let pause = Content::program(&cluster::pause(&paths.workspace)?)?;
+    Ok(vec![
+        build(&folder, "localhost/holdfast-pause", Some("dev"), &pause)?,
+        tools(&folder, "localhost")?,
+    ])
+}
+
+/// The image with a shell, `<prefix>/holdfast-busybox:dev`, in `folder`.
+pub fn tools(folder: &Path, prefix: &str) -> Result<Image> {
     let program = cluster::busybox()?;
     let mut busybox = Content::program(&program)?;
     let applets = run("list busybox's programs", &mut cmd(&program, ["--list"]))?;
@@ -162,10 +170,12 @@ pub fn node_images(paths: &ClusterPaths) -> Result<Vec<Image>> {
         busybox.files.insert(format!("bin/{applet}"), link);
     }
     busybox.entrypoint.clear();
-    Ok(vec![
-        build(&folder, "localhost/holdfast-pause", Some("dev"), &pause)?,
-        build(&folder, "localhost/holdfast-busybox", Some("dev"), &busybox)?,
-    ])
+    build(
+        folder,
+        &format!("{prefix}/holdfast-busybox"),
+        Some("dev"),
+        &busybox,
+    )
 }
 
 /// The libraries that `program` is linked with, as absolute paths.

@@ -3,8 +3,10 @@
 //! Each command lives in a module of its own with its arguments and one function `run`; this file
 //! only names them. Everything is printed to standard error except what a command is asked for.
 
+mod bench;
 mod checks;
 mod cluster;
+mod demo;
 mod deploy;
 mod generate;
 mod image;
@@ -27,10 +29,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures what must stay fast, against the limits in dev/bench-limits.json.
+    Bench(bench::Args),
     /// A real single-node Kubernetes cluster on this machine.
     Cluster(cluster::Args),
     /// Builds Holdfast, loads its images and installs the chart.
     Deploy(deploy::Args),
+    /// Plays the incident that Holdfast is for, on a real cluster, and checks each step.
+    Demo(demo::Args),
     /// Writes the definitions, the chart's README and the reference pages from the source.
     Generate(generate::Args),
     /// Everything that is checked before a change goes in.
@@ -39,8 +45,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Cluster(args) => cluster::run(args),
         Command::Deploy(args) => deploy::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Generate(args) => generate::run(&args),
         // Its own exit code, so that its last line is the last line.
         Command::Test(args) => match test::run(&args) {

@@ -52,6 +52,9 @@ pub fn stopped(lane: &[&RepositoryFacts], own: &RepositoryFacts, settings: &Sett
     }
 }
 
+/// The most that anything backs off (`docs/design.md` 3.6: 1 minute doubling to 1 hour).
+const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
+
 /// Why a member has to wait for its next try.
 #[must_use]
 pub fn backing_off(
@@ -60,7 +63,10 @@ pub fn backing_off(
     settings: &Settings,
     now: Timestamp,
 ) -> Option<Wait> {
-    let until = |time: Option<Timestamp>| time.filter(|until| *until > now);
+    // One that is further away was written by a clock that was wrong, and would be waited for for ever.
+    let until = |time: Option<Timestamp>| {
+        time.filter(|until| *until > now && until.duration_since(now) <= LONGEST_BACKOFF)
+    };
     if let Some(until) = until(own.backoff_until) {
         Some(Wait::RepositoryBackingOff(until))
     } else if let Some(until) = until(member.next_attempt_at) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod edges;
+mod others;
 mod server;
 mod story;
 mod sweep;

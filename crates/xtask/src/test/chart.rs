@@ -2,6 +2,8 @@
 //!
 //! Assumes a helm program; no cluster.
 
+mod policies;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +28,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("maxConcurrentDeleteJobs=-1", "maxConcurrentDeleteJobs"),
     ("deletions.pause=true", "pause"),
     ("deletions.paused=maybe", "paused"),
+    ("admissionPolicies.enable=true", "enable"),
     ("logging.format=xml", "format"),
     ("crds.kept=false", "kept"),
     ("leaderElection.renewDeadlineSeconds=15", "renewDeadlineSeconds"),
@@ -92,10 +95,18 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
             outcome.check("definitions are those of the source", definitions(&objects));
             outcome.check("the operator's pod is restricted", restricted(&objects));
             outcome.check("the operator's rights are least", least_rights(&objects));
+            outcome.check("admission policies", policies::check(&objects));
+            outcome.check("the verbs prune and acknowledge", policies::verbs(&objects));
         }
         Err(error) => outcome.check("the chart renders", Err(error)),
     }
     outcome.check("crds.enabled and crds.keep", crd_switches(&chart));
+    outcome.check(
+        "admissionPolicies.enabled",
+        chart
+            .render(&["admissionPolicies.enabled=false"])
+            .and_then(|objects| policies::are_absent(&objects)),
+    );
     outcome
 }
 

@@ -165,7 +165,20 @@ async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp)
         .annotations
         .insert(names::CONNECTION_INPUTS.into(), facts.inputs.clone());
     let name = mover.name.clone();
-    let said = match create(ctx, &mover).await? {
+    let created = match create(ctx, &mover).await {
+        Ok(created) => created,
+        // A quota or a webhook: said where people look, and tried again.
+        Err(error) if error.is_refusal() => {
+            let said = Said {
+                reason: Reason::BootstrapJobFailed,
+                message: format!("The API server does not take Job {}/{name}: {error}", facts.place),
+            };
+            report::write(ctx, facts, &said, now, |_| {}).await?;
+            return Ok(Next::After(Duration::from_secs(30)));
+        }
+        Err(error) => return Err(error),
+    };
+    let said = match created {
         Created::Yes(_) => Said {
             reason: Reason::Connecting,
             message: format!("Job {}/{name} connects.", facts.place),

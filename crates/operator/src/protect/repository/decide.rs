@@ -137,9 +137,12 @@ pub enum Step {
 
 /// How often what is missing is looked for again.
 const MISSING_RECHECK: SignedDuration = SignedDuration::from_secs(10);
+/// The most an attempt waits.
+const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
+
 /// How long the next attempt waits after n failures in a row: 15 s doubling to 10 min.
 fn backoff(failures: u32) -> SignedDuration {
-    SignedDuration::from_secs((15 << failures.saturating_sub(1).min(6)).min(600))
+    SignedDuration::from_secs(15 << failures.saturating_sub(1).min(6)).min(LONGEST_BACKOFF)
 }
 
 /// Decides. First match wins.
@@ -207,6 +210,8 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     if recorded
         && let Some(next) = connection.next_attempt_at
         && next > now
+        // A later one was written by a clock that was wrong.
+        && next.duration_since(now) <= LONGEST_BACKOFF
     {
         // What failed stays said; a changed Secret or spec changes the inputs and is tried at once.
         return Step::Settle(

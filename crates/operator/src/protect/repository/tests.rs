@@ -207,6 +207,17 @@ fn a_failed_connection_waits_and_a_changed_secret_is_tried_at_once() {
 }
 
 #[test]
+fn a_next_attempt_by_a_clock_that_was_wrong_is_not_waited_for() {
+    let status = json!({ "connection": {
+        "failures": 3, "inputs": "in", "nextAttemptAt": "2050-01-01T00:00:00Z",
+    } });
+    assert!(matches!(
+        decide(&facts(json!({}), status), now()),
+        Step::Connect { .. }
+    ));
+}
+
+#[test]
 fn an_unreadable_result_connects_nothing() {
     let mut f = facts(json!({}), json!({}));
     f.bootstrap = Some(job(JobState::Succeeded, "in", Read::Unreadable("gone".into())));

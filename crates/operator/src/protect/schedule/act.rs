@@ -197,6 +197,7 @@ async fn create_snapshot(
     }
     let version = made.metadata.resource_version.as_deref().unwrap_or_default();
     let status = json!({ "origin": Origin::Scheduled, "phase": SnapshotPhase::Pending });
+    ctx.leadership.guard()?;
     match write::patch_status(&api, name, version, status).await {
         Ok(_) => Ok(()),
         Err(error) => Err(error.into()),

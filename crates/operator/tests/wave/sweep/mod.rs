@@ -110,7 +110,9 @@ fn prepare(shape: &Shape, server: &Server, cluster: &Arc<Mutex<Cluster>>) {
     });
     let of_write = Arc::clone(cluster);
     server.after_write(move |write, objects| {
-        if std::env::var("SHOW").is_ok() { println!("{} {} {}", write.method, write.path, write.body); }
+        if std::env::var("SHOW").is_ok() {
+            println!("{} {} {}", write.method, write.path, write.body);
+        }
         of_write.lock().unwrap().act(objects, true);
     });
 }
@@ -184,7 +186,10 @@ fn sweep(shape: &Shape, tally: &Tally) {
     for lag in LAGS {
         let calm = play(shape, Fault::Nothing, lag);
         tally.compare(shape, Fault::Nothing, lag, &calm, &wanted);
-        for fault in faults(&calm.asked, lag).into_iter().take(std::env::var("TAKE").map_or(9999, |t| t.parse().unwrap())) {
+        for fault in faults(&calm.asked, lag)
+            .into_iter()
+            .take(std::env::var("TAKE").map_or(9999, |t| t.parse().unwrap()))
+        {
             let played = play(shape, fault, lag);
             tally.compare(shape, fault, lag, &played, &wanted);
             points += 1;

@@ -23,8 +23,9 @@ use holdfast_operator::world::{Dirty, World};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// What goes wrong at one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Reviewer for Nobody {
 }
 
 /// See the module.
-pub struct Process(Vec<JoinHandle<()>>);
+pub struct Process([JoinSet<()>; 2]);
 
 impl Process {
     pub fn start(
@@ -143,18 +144,14 @@ impl Process {
             dirty.retain(|d| matches!(d, Dirty::Lane(_) | Dirty::Policy(_)));
             queues.queues.add(dirty);
         });
-        let mut tasks = watch::start(&client, &world, &sink, false, clock);
-        tasks.extend(protect::start(&ctx));
-        Self(tasks)
+        let watches = watch::start(&client, &world, &sink, false, clock);
+        Self([watches, protect::start(&ctx, &CancellationToken::new())])
     }
 
     /// Ends it, whatever it was doing.
-    pub async fn end(self) {
-        for task in &self.0 {
-            task.abort();
-        }
-        for task in self.0 {
-            let _ = task.await;
+    pub async fn end(mut self) {
+        for tasks in &mut self.0 {
+            tasks.shutdown().await;
         }
     }
 }

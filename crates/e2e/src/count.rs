@@ -1,0 +1,56 @@
+//! How many snapshots a repository holds.
+//!
+//! **Promises.** Two ways that share nothing: [`files`] counts the records on the repository's volume without any
+//! code of Holdfast, [`scan`] asks the operator for a listing through a mover and its HTTPS port.
+
+use crate::lab::Lab;
+use crate::wait::{Look, until};
+use crate::{objects, pods};
+use anyhow::{Context, Result};
+use holdfast_api::{Repository, names};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// Counts the records in the repository's directory `snapshots`.
+///
+/// # Errors
+/// When the Job that looks cannot run.
+pub async fn files(lab: &Lab, namespace: &str, claim: &str) -> Result<u64> {
+    let name = format!("count-{}", crate::scenario::suffix());
+    let script = format!("ls /volumes/{claim}/snapshots | wc -l > /dev/termination-log");
+    let job = objects::shell_job(namespace, &name, &lab.tools_image, &[claim.to_owned()], &script);
+    let ended = pods::run(lab, job, Duration::from_secs(120)).await?;
+    let text = ended.message.trim();
+    text.parse()
+        .with_context(|| format!("the counting Job said {text:?}"))
+}
+
+/// Asks the operator for a listing and returns how many snapshots arrived.
+///
+/// # Errors
+/// When no complete listing arrives in time.
+pub async fn scan(lab: &Lab, namespace: &str, repository: &str) -> Result<u64> {
+    let request = jiff::Timestamp::now().to_string();
+    let api: Api<Repository> = lab.api(namespace);
+    let ask = json!({ "metadata": { "annotations": { names::SCAN_REQUESTED_AT: request } } });
+    api.patch(repository, &PatchParams::default(), &Patch::Merge(ask))
+        .await?;
+    until(
+        "the listing through the operator's HTTPS port",
+        Duration::from_secs(120),
+        || async {
+            let status = api.get(repository).await?.status.unwrap_or_default();
+            let catalog = status.catalog.unwrap_or_default();
+            if catalog.scan_request_honored.as_deref() == Some(request.as_str()) {
+                let count = status.storage_stats.and_then(|s| s.snapshot_count);
+                return Ok(Look::Done(count.and_then(|n| u64::try_from(n).ok())));
+            }
+            Ok(Look::Not(
+                catalog.last_error.unwrap_or_else(|| "no answer yet".into()),
+            ))
+        },
+    )
+    .await?
+    .context("the listing arrived without a count")
+}

@@ -1,0 +1,157 @@
+//! The objects that people would write, as JSON.
+
+use holdfast_api::names;
+use serde_json::{Value, json};
+
+/// Key of the password in the Secrets that are made here.
+pub const PASSWORD_KEY: &str = names::PASSWORD_KEY;
+/// The user that movers run as, and that owns what they read and write here.
+pub const USER: i64 = 65_532;
+/// A cron pattern that does not come due while anything here runs.
+pub const ONCE_A_YEAR: &str = "0 3 29 2 *";
+
+/// A namespace that admits restricted pods only.
+#[must_use]
+pub fn namespace(name: &str, label: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": {
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "holdfast.test/part": label,
+    } } })
+}
+
+/// The Secret of a repository.
+#[must_use]
+pub fn secret(namespace: &str, name: &str, password: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": name, "namespace": namespace },
+        "stringData": { PASSWORD_KEY: password },
+    })
+}
+
+/// A claim of the default class.
+#[must_use]
+pub fn claim(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    })
+}
+
+/// A repository on a claim; `threshold` none leaves the default.
+#[must_use]
+pub fn repository(namespace: &str, name: &str, claim: &str, secret: &str, threshold: Option<u32>) -> Value {
+    let protection = threshold.map(|threshold| json!({ "threshold": threshold }));
+    json!({
+        "apiVersion": names::API_VERSION, "kind": "Repository",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "engine": "Restic",
+            "backend": { "filesystem": { "path": "/", "volume": { "pvc": { "name": claim } } } },
+            "encryption": { "passwordSecretRef": { "name": secret } },
+            "create": { "enabled": true },
+            "deletionProtection": protection.unwrap_or_else(|| json!({})),
+        },
+    })
+}
+
+/// A policy for one claim.
+#[must_use]
+pub fn policy(namespace: &str, name: &str, repository: &str, claim: &str, keep: Option<u32>) -> Value {
+    let mut spec = json!({
+        "repository": { "name": repository },
+        "sources": [{ "pvc": { "name": claim } }],
+    });
+    if let Some(keep) = keep {
+        spec["retention"] = json!({ "keepLatest": keep });
+    }
+    json!({
+        "apiVersion": names::API_VERSION, "kind": "SnapshotPolicy",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": spec,
+    })
+}
+
+/// A schedule that does not come due here; `now` asks for one run at its creation.
+#[must_use]
+pub fn schedule(namespace: &str, name: &str, policy: &str, now: bool, on_delete: Option<&str>) -> Value {
+    let mut spec = json!({
+        "policyRef": { "name": policy },
+        "schedule": { "cron": ONCE_A_YEAR, "runOnCreate": now },
+    });
+    if let Some(on_delete) = on_delete {
+        spec["deletion"] = json!({ "onScheduleDelete": on_delete });
+    }
+    json!({
+        "apiVersion": names::API_VERSION, "kind": "SnapshotSchedule",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": spec,
+    })
+}
+
+/// A Snapshot that a person makes.
+#[must_use]
+pub fn snapshot(namespace: &str, name: &str, policy: &str) -> Value {
+    json!({
+        "apiVersion": names::API_VERSION, "kind": "Snapshot",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": { "policyRef": { "name": policy } },
+    })
+}
+
+/// A Job of one unprivileged container that runs `script` with the claims mounted below `/volumes`.
+#[must_use]
+pub fn shell_job(namespace: &str, name: &str, image: &str, claims: &[String], script: &str) -> Value {
+    let volumes: Vec<Value> = claims
+        .iter()
+        .enumerate()
+        .map(|(n, claim)| json!({ "name": format!("v{n}"), "persistentVolumeClaim": { "claimName": claim } }))
+        .collect();
+    let mounts: Vec<Value> = claims
+        .iter()
+        .enumerate()
+        .map(|(n, claim)| json!({ "name": format!("v{n}"), "mountPath": format!("/volumes/{claim}") }))
+        .collect();
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": { "backoffLimit": 2, "template": { "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "securityContext": pod_security(),
+            "containers": [{
+                "name": "main",
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sh", "-c", script],
+                "securityContext": container_security(),
+                "volumeMounts": mounts,
+            }],
+            "volumes": volumes,
+        } } },
+    })
+}
+
+/// What a restricted namespace asks of a pod.
+#[must_use]
+pub fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        "seccompProfile": { "type": "RuntimeDefault" },
+    })
+}
+
+/// What a restricted namespace asks of a container.
+#[must_use]
+pub fn container_security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": { "drop": ["ALL"] },
+    })
+}

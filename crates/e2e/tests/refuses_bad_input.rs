@@ -1,0 +1,299 @@
+//! Bad input is refused by the API server, in a sentence that names the field.
+//!
+//! Everything is sent as a dry run: nothing is created.
+
+use anyhow::{Context, Result};
+use holdfast_api::crd::{Rule, rules};
+use holdfast_api::unsupported::{self, Shape, Unsupported};
+use holdfast_api::{conditions, names};
+use holdfast_e2e::scenario::{POLICY, Scenario, told};
+use holdfast_e2e::{Lab, Look, objects, until};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const NS: &str = "default";
+
+fn cluster_repository() -> Value {
+    let mut object = objects::repository(NS, "r", "claim", "secret", None);
+    object["kind"] = json!("ClusterRepository");
+    object["metadata"] = json!({ "name": "r" });
+    object["spec"]["encryption"]["passwordSecretRef"]["namespace"] = json!(names::OPERATOR_NAMESPACE);
+    object["spec"]["allowedNamespaces"] = json!({ "selector": { "matchLabels": { "a": "b" } } });
+    object
+}
+
+/// A good object of each kind, and the fields and rules that are refused of it.
+fn kinds() -> Vec<(Value, Vec<Unsupported>, Vec<Rule>)> {
+    vec![
+        (
+            objects::repository(NS, "r", "claim", "secret", None),
+            unsupported::REPOSITORY.to_vec(),
+            [rules::REPOSITORY, rules::NAMESPACED_REPOSITORY].concat(),
+        ),
+        (
+            cluster_repository(),
+            [unsupported::REPOSITORY, unsupported::CLUSTER_REPOSITORY].concat(),
+            [rules::REPOSITORY, rules::CLUSTER_REPOSITORY].concat(),
+        ),
+        (
+            objects::policy(NS, "p", "r", "claim", Some(3)),
+            unsupported::POLICY.to_vec(),
+            rules::POLICY.to_vec(),
+        ),
+        (
+            objects::schedule(NS, "s", "p", false, None),
+            unsupported::SCHEDULE.to_vec(),
+            rules::SCHEDULE.to_vec(),
+        ),
+        (
+            objects::snapshot(NS, "s", "p"),
+            unsupported::SNAPSHOT.to_vec(),
+            rules::SNAPSHOT.to_vec(),
+        ),
+    ]
+}
+
+/// `object` with `value` at `path`; `[]` is the first item.
+fn with(object: &Value, path: &str, value: Value) -> Value {
+    let mut object = object.clone();
+    let mut node = &mut object;
+    for part in path.split('.') {
+        node = &mut node[part.trim_end_matches("[]")];
+        if part.ends_with("[]") {
+            node = &mut node[0];
+        }
+    }
+    *node = value;
+    object
+}
+
+fn without(object: &Value, path: &str) -> Value {
+    let (parent, field) = path.rsplit_once('.').expect("a path with a parent");
+    let mut node = object;
+    for part in parent.split('.') {
+        node = &node[part];
+    }
+    let mut left = node.clone();
+    left.as_object_mut().expect("an object").remove(field);
+    with(object, parent, left)
+}
+
+fn sample(shape: Shape) -> Value {
+    match shape {
+        Shape::Object => json!({ "x": 1 }),
+        Shape::Objects => json!([{ "x": 1 }]),
+        Shape::Strings => json!(["x"]),
+        Shape::String => json!("x"),
+        Shape::Integer => json!(1),
+        Shape::Boolean => json!(true),
+    }
+}
+
+#[tokio::test]
+async fn every_unsupported_field_is_refused_by_its_name() -> Result<()> {
+    let Some(lab) = Lab::for_test("every_unsupported_field_is_refused_by_its_name").await? else {
+        return Ok(());
+    };
+    let mut asked = 0;
+    for (good, fields, _) in kinds() {
+        let kind = good["kind"].clone();
+        assert_eq!(
+            lab.refusal(good.clone()).await?,
+            None,
+            "the good {kind} must be accepted"
+        );
+        for field in fields {
+            let bad = with(&good, &field.path(), sample(field.shape));
+            let said = lab
+                .refusal(bad)
+                .await?
+                .with_context(|| format!("{kind} {} was accepted", field.path()))?;
+            assert!(said.contains(&field.message()), "{kind} {}: {said}", field.path());
+            asked += 1;
+        }
+    }
+    assert!(asked > 80, "only {asked} fields were asked for");
+    Ok(())
+}
+
+/// What breaks each rule: kind, path, and a value (none takes the field away).
+fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
+    let claim = || json!({ "pvc": { "name": "claim" } });
+    let mut list = Vec::new();
+    for kind in ["Repository", "ClusterRepository"] {
+        list.extend([
+            (kind, "spec.engine", Some(json!("Kopia"))),
+            (kind, "spec.mode", Some(json!("ReadOnly"))),
+            (kind, "spec.backend.filesystem", None),
+            (kind, "spec.backend.filesystem.volume.pvc", None),
+        ]);
+    }
+    list.extend([
+        (
+            "Repository",
+            "spec.encryption.passwordSecretRef.namespace",
+            Some(json!("elsewhere")),
+        ),
+        (
+            "ClusterRepository",
+            "spec.encryption.passwordSecretRef.namespace",
+            None,
+        ),
+        ("ClusterRepository", "spec.allowedNamespaces.selector", None),
+        (
+            "ClusterRepository",
+            "spec.allowedNamespaces",
+            Some(json!({ "all": false })),
+        ),
+        ("SnapshotPolicy", "spec.repository", None),
+        (
+            "SnapshotPolicy",
+            "spec.repository",
+            Some(json!({ "kind": "ClusterRepository", "name": "r", "namespace": "x" })),
+        ),
+        ("SnapshotPolicy", "spec.sources", Some(json!([claim(), claim()]))),
+        ("SnapshotPolicy", "spec.copyMethod", Some(json!("Snapshot"))),
+        (
+            "SnapshotPolicy",
+            "spec.deletion",
+            Some(json!({ "onPolicyDelete": "Delete" })),
+        ),
+        ("SnapshotPolicy", "spec.sources", Some(json!([{}]))),
+        ("SnapshotPolicy", "spec.sources[].readOnly", Some(json!(false))),
+        ("SnapshotSchedule", "spec.policyRef", None),
+        (
+            "SnapshotSchedule",
+            "spec.schedule.concurrencyPolicy",
+            Some(json!("Replace")),
+        ),
+        ("SnapshotSchedule", "spec.schedule.cron", Some(json!("0 3 * *"))),
+        ("SnapshotSchedule", "spec.schedule.jitter", Some(json!("soon"))),
+        ("Snapshot", "spec.tags", Some(json!({ "a:b": "c" }))),
+    ]);
+    list
+}
+
+#[tokio::test]
+async fn every_rule_is_in_force_and_says_its_sentence() -> Result<()> {
+    let Some(lab) = Lab::for_test("every_rule_is_in_force_and_says_its_sentence").await? else {
+        return Ok(());
+    };
+    for (good, _, rules) in kinds() {
+        let kind = good["kind"].as_str().unwrap_or_default().to_owned();
+        let mut unbroken: BTreeSet<&str> = rules.iter().map(|r| r.message).collect();
+        for (_, path, value) in breaches().into_iter().filter(|(of, ..)| *of == kind) {
+            let bad = match value {
+                Some(value) => with(&good, path, value),
+                None => without(&good, path),
+            };
+            let said = lab
+                .refusal(bad)
+                .await?
+                .with_context(|| format!("{kind} {path} was accepted"))?;
+            let hit: Vec<&str> = unbroken.iter().copied().filter(|m| said.contains(*m)).collect();
+            assert!(
+                !hit.is_empty(),
+                "{kind} {path} was refused by no rule of its own: {said}"
+            );
+            for message in hit {
+                unbroken.remove(message);
+            }
+        }
+        assert_eq!(
+            unbroken,
+            BTreeSet::new(),
+            "{kind}: rules that no breach was refused by"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn values_out_of_range_are_refused_by_their_field() -> Result<()> {
+    let Some(lab) = Lab::for_test("values_out_of_range_are_refused_by_their_field").await? else {
+        return Ok(());
+    };
+    let repository = objects::repository(NS, "r", "claim", "secret", None);
+    let policy = objects::policy(NS, "p", "r", "claim", Some(3));
+    let schedule = objects::schedule(NS, "s", "p", false, None);
+    let snapshot = objects::snapshot(NS, "s", "p");
+    // The engine's default is the one that is not built.
+    let said = lab
+        .refusal(without(&repository, "spec.engine"))
+        .await?
+        .context("accepted")?;
+    assert!(said.contains("spec.engine: Kopia is not supported"), "{said}");
+    // A backend that no release knows is pruned; what is left is none.
+    let said = lab
+        .refusal(with(
+            &repository,
+            "spec.backend",
+            json!({ "ftp": { "host": "h" } }),
+        ))
+        .await?;
+    assert!(
+        said.context("accepted")?
+            .contains("spec.backend needs exactly one key")
+    );
+    for (good, path, value) in [
+        (&repository, "spec.deletionProtection.threshold", json!(-1)),
+        (&repository, "spec.engine", json!("Borg")),
+        (&repository, "spec.onNamespaceDelete", json!("Maybe")),
+        (&repository, "spec.backend.filesystem.path", json!("relative")),
+        (&policy, "spec.retention.keepLatest", json!(0)),
+        (&policy, "spec.defaultDeletionPolicy", json!("Shred")),
+        (&schedule, "spec.schedule.startingDeadlineSeconds", json!(-5)),
+        (&schedule, "spec.deletion.onScheduleDelete", json!("Orphan")),
+        (&snapshot, "spec.deletionPolicy", json!("Shred")),
+        (&snapshot, "spec.failurePolicy.backoffLimit", json!(-1)),
+    ] {
+        let said = lab.refusal(with(good, path, value.clone())).await?;
+        let said = said.with_context(|| format!("{path}: {value} was accepted"))?;
+        assert!(said.contains(path), "{path}: {said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_read_is_stalled_and_says_why() -> Result<()> {
+    let Some(lab) = Lab::for_test("a_schedule_that_cannot_be_read_is_stalled_and_says_why").await? else {
+        return Ok(());
+    };
+    let scenario = Scenario::with_repository(&lab, "bad-cron", None).await?;
+    let ns = &scenario.namespace;
+    for (name, field, value) in [
+        ("minute", "cron", "61 * * * *"),
+        ("never", "cron", "0 0 30 2 *"),
+        ("zone", "timezone", "Europe/Atlantis"),
+    ] {
+        let good = objects::schedule(ns, name, POLICY, false, None);
+        lab.create(with(&good, &format!("spec.schedule.{field}"), json!(value)))
+            .await?;
+        let api: kube::Api<holdfast_api::SnapshotSchedule> = lab.api(ns);
+        let said = until(
+            &format!("schedule {name} to be Stalled"),
+            Duration::from_secs(30),
+            || async {
+                let status = api.get(name).await?.status.unwrap_or_default();
+                let condition = conditions::get(&status.conditions, conditions::STALLED).cloned();
+                Ok(match condition.filter(|c| c.status == "True") {
+                    Some(condition) => Look::Done(condition),
+                    None => Look::Not(told(&status.conditions, conditions::READY)),
+                })
+            },
+        )
+        .await?;
+        assert_eq!(said.reason, "InvalidSchedule");
+        assert!(
+            said.message.contains(&format!("spec.schedule.{field}")),
+            "{}",
+            said.message
+        );
+    }
+    assert!(
+        scenario.snapshots().await?.is_empty(),
+        "an unreadable schedule made a Snapshot"
+    );
+    scenario.end().await
+}

@@ -1,0 +1,187 @@
+//! `cargo xtask demo`: the incident, for real, not happening.
+//!
+//! Promise: every sentence that is printed was checked just before; at the first step that does not hold the
+//! command ends with an error that says which and what was seen instead. Figures are measured beside the operator
+//! (a watch of our own, the files on the repository's volume).
+//! Assumes that nobody else works in the demo's namespace meanwhile.
+
+mod prepare;
+mod release;
+mod stage;
+mod waves;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use holdfast_e2e::scenario::{remove_namespace, suffix};
+use holdfast_e2e::{Lab, lab};
+
+use self::stage::Stage;
+use crate::cluster::{self, Options};
+use crate::deploy;
+use crate::image;
+use crate::paths::{self, DEFAULT_CLUSTER};
+use crate::progress::{say, seconds};
+
+/// The demo's namespace.
+const NAMESPACE: &str = "holdfast-demo";
+
+/// Arguments of `cargo xtask demo`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Name of the local cluster; it is brought up if it does not run.
+    #[arg(long, default_value = DEFAULT_CLUSTER, conflicts_with = "kubeconfig")]
+    name: String,
+    /// Another cluster than a local one.
+    #[arg(long, requires = "image_prefix")]
+    kubeconfig: Option<PathBuf>,
+    /// Registry and path of the images for another cluster, as in registry.example/team.
+    #[arg(long, requires = "kubeconfig")]
+    image_prefix: Option<String>,
+    /// Keeps what an earlier run left, and plays in a new namespace beside it.
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Args {
+    /// On a local cluster.
+    pub fn here(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kubeconfig: None,
+            image_prefix: None,
+            keep: false,
+        }
+    }
+
+    /// On another cluster.
+    pub fn elsewhere(kubeconfig: PathBuf, image_prefix: String) -> Self {
+        Self {
+            kubeconfig: Some(kubeconfig),
+            image_prefix: Some(image_prefix),
+            ..Self::here(DEFAULT_CLUSTER)
+        }
+    }
+}
+
+/// Where the story plays.
+struct Place {
+    kubeconfig: PathBuf,
+    tools_image: String,
+    /// The folder of our kubectl; none for another cluster, where the one on `PATH` is used.
+    kubectl: Option<PathBuf>,
+}
+
+/// Runs `cargo xtask demo`.
+pub fn run(args: &Args) -> Result<()> {
+    let started = Instant::now();
+    let workspace = paths::workspace()?;
+    let place = set_up(&workspace, args)?;
+    let namespace = if args.keep {
+        format!("{NAMESPACE}-{}", suffix())
+    } else {
+        NAMESPACE.to_owned()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(play(&place, &namespace))?;
+    where_to_go_on(args, &place, &namespace);
+    say(format!(
+        "demo: every step held ({} in all)",
+        seconds(started.elapsed())
+    ));
+    Ok(())
+}
+
+/// Brings up the cluster and installs Holdfast in it.
+fn set_up(workspace: &Path, args: &Args) -> Result<Place> {
+    let Some(kubeconfig) = &args.kubeconfig else {
+        let running = cluster::up(&Options {
+            workspace: workspace.to_path_buf(),
+            name: args.name.clone(),
+            minor: None,
+            control_plane_only: false,
+        })?;
+        let images = deploy::build_images(workspace, "localhost")?;
+        deploy::load(&running, &images)?;
+        deploy::install(workspace, &running.kubeconfig(), &images, &[])?;
+        return Ok(Place {
+            kubeconfig: running.kubeconfig(),
+            tools_image: lab::TOOLS_IMAGE.to_owned(),
+            kubectl: Some(running.paths.out.clone()),
+        });
+    };
+    let prefix = args
+        .image_prefix
+        .as_deref()
+        .context("--kubeconfig needs --image-prefix")?;
+    let images = deploy::build_images(workspace, prefix)?;
+    let tools = image::tools(&workspace.join("target/images"), prefix)?;
+    say("these images have to be where that cluster finds them:");
+    for image in [&images.operator, &images.mover, &tools] {
+        say(format!("  {} from {}", image.reference, image.archive.display()));
+    }
+    deploy::install(workspace, kubeconfig, &images, &[])?;
+    Ok(Place {
+        kubeconfig: kubeconfig.clone(),
+        tools_image: tools.reference,
+        kubectl: None,
+    })
+}
+
+/// The story, from an empty namespace to the table.
+async fn play(place: &Place, namespace: &str) -> Result<()> {
+    let shown = stage::Shown::default();
+    let heard = shown.clone();
+    let lab = Lab::open(&place.kubeconfig, &place.tools_image)
+        .await?
+        .heard_by(Arc::new(move |text: &str| heard.note(text)));
+    shown
+        .during(
+            "cleaning up what an earlier run left",
+            remove_namespace(&lab, namespace),
+        )
+        .await?;
+    let mut stage = Stage::new(lab, namespace, shown, place.kubectl.clone()).await?;
+    prepare::twenty_four(&mut stage).await?;
+    let first = prepare::seven_hundred(&mut stage, "nightly", "Retain").await?;
+    waves::flap_kept(&mut stage, &first).await?;
+    say("\nc. A second set, as the first.");
+    let second = prepare::seven_hundred(&mut stage, "hourly", "Delete").await?;
+    let wave = waves::flap_held(&mut stage, &second).await?;
+    release::acknowledge(&mut stage, &second, &wave).await?;
+    release::one_by_hand(&mut stage).await?;
+    stage.close().await
+}
+
+fn where_to_go_on(args: &Args, place: &Place, namespace: &str) {
+    let kubectl = place.kubectl.as_ref().map_or_else(
+        || "kubectl".to_owned(),
+        |folder| folder.join("kubectl").display().to_string(),
+    );
+    say(format!(
+        "
+Where to go on:
+  export KUBECONFIG={}
+  {kubectl} -n {namespace} get repositories,snapshotpolicies,snapshots
+  {kubectl} -n {namespace} describe repository vault
+  {kubectl} -n {namespace} get events --field-selector reason=SnapshotDeletionHeld
+  {kubectl} -n {} logs deployment/holdfast-operator",
+        place.kubeconfig.display(),
+        deploy::NAMESPACE,
+    ));
+    if args.kubeconfig.is_none() {
+        let named = if args.name == DEFAULT_CLUSTER {
+            String::new()
+        } else {
+            format!(" --name {}", args.name)
+        };
+        say(format!("  cargo xtask cluster down{named}"));
+    } else {
+        say(format!("  {kubectl} delete namespace {namespace}"));
+    }
+}

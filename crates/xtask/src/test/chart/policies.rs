@@ -1,0 +1,198 @@
+//! The admission policies of the chart: narrow, in force everywhere, never in the way of a deletion, and with the
+//! names that the source has.
+
+use anyhow::{Context, Result, bail};
+use holdfast_api::names;
+use serde_json::{Value, json};
+
+use super::of_kind;
+
+const POLICY: &str = "ValidatingAdmissionPolicy";
+const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+
+/// Each policy, and words of the source that it must carry.
+fn wanted() -> [(&'static str, Vec<String>); 5] {
+    let operator = format!(
+        "'system:serviceaccount:{}:holdfast-operator'",
+        names::OPERATOR_NAMESPACE
+    );
+    let quoted = |name: &str| format!("'{name}'");
+    [
+        (
+            "holdfast-stamp",
+            vec![
+                quoted(names::PRUNED_BY),
+                quoted(names::PRUNED_AT),
+                "check('prune')".to_owned(),
+            ],
+        ),
+        (
+            "holdfast-protection",
+            vec![
+                quoted(names::ALLOW_MASS_DELETION),
+                format!("? {} :", names::DEFAULT_THRESHOLD),
+                "check('acknowledge')".to_owned(),
+            ],
+        ),
+        (
+            "holdfast-repository-records",
+            vec![operator.clone(), "check('acknowledge')".to_owned()],
+        ),
+        (
+            "holdfast-snapshot-records",
+            vec![
+                operator.clone(),
+                quoted(holdfast_api::conditions::DELETION_HELD),
+                "check('prune')".to_owned(),
+            ],
+        ),
+        (
+            "holdfast-batch-jobs",
+            vec![
+                operator,
+                format!("\"{}\":\"{}\"", names::OP_LABEL, names::OP_DELETE_BATCH),
+                format!("{}={}", names::OP_LABEL, names::OP_DELETE_BATCH),
+            ],
+        ),
+    ]
+}
+
+/// All checks of the policies in `objects`.
+pub fn check(objects: &[Value]) -> Result<()> {
+    let policies = of_kind(objects, POLICY);
+    let wanted = wanted();
+    if policies.len() != wanted.len() || of_kind(objects, BINDING).len() != wanted.len() {
+        bail!("{} policies instead of {}", policies.len(), wanted.len());
+    }
+    for (name, words) in wanted {
+        let Some(policy) = policies.iter().find(|policy| policy["metadata"]["name"] == name) else {
+            bail!("{name} is missing");
+        };
+        is_careful(policy).with_context(|| name.to_owned())?;
+        let text = policy["spec"].to_string();
+        if let Some(word) = words.iter().find(|word| !text.contains(*word)) {
+            bail!("{name} does not have {word}");
+        }
+        let bound = of_kind(objects, BINDING).iter().any(|binding| {
+            binding["spec"] == json!({ "policyName": name, "validationActions": ["Deny"] })
+                && binding["metadata"]["name"] == name
+        });
+        if !bound {
+            bail!("{name} is not in force everywhere");
+        }
+    }
+    Ok(())
+}
+
+/// It fails closed, looks at nothing it has no need for, never at a deletion, and says what to do.
+fn is_careful(policy: &Value) -> Result<()> {
+    let spec = &policy["spec"];
+    if spec["failurePolicy"] != "Fail" {
+        bail!("an error of the policy would let everything through");
+    }
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let rules = list(&spec["matchConstraints"]["resourceRules"]);
+    for rule in &rules {
+        for key in ["apiGroups", "apiVersions", "resources", "operations"] {
+            let words = list(&rule[key]);
+            if words.is_empty() || words.iter().any(|word| word == "*") {
+                bail!("{key} is everything, or nothing: {rule}");
+            }
+        }
+        if list(&rule["operations"])
+            .iter()
+            .any(|operation| operation != "CREATE" && operation != "UPDATE")
+        {
+            bail!("a deletion must never be refused: {rule}");
+        }
+    }
+    let validations = list(&spec["validations"]);
+    if rules.is_empty() || validations.is_empty() {
+        bail!("no rule, or no validation");
+    }
+    for validation in validations {
+        let sentence = validation["messageExpression"].as_str().unwrap_or_default();
+        if validation["reason"] != "Forbidden"
+            || validation["message"].as_str().is_none_or(str::is_empty)
+            || !sentence.starts_with("request.userInfo.username")
+        {
+            bail!("a refusal is not Forbidden, or does not say who may not do what: {validation}");
+        }
+    }
+    Ok(())
+}
+
+/// The switch takes all of them away.
+pub fn are_absent(objects: &[Value]) -> Result<()> {
+    if of_kind(objects, POLICY).is_empty() && of_kind(objects, BINDING).is_empty() {
+        return Ok(());
+    }
+    bail!("admissionPolicies.enabled=false still renders policies");
+}
+
+/// Only the operator may stamp, only the approver may release: no other role of the chart carries either verb.
+pub fn verbs(objects: &[Value]) -> Result<()> {
+    let mut found = Vec::new();
+    for role in of_kind(objects, "ClusterRole")
+        .into_iter()
+        .chain(of_kind(objects, "Role"))
+    {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for verb in ["prune", "acknowledge"] {
+                if rule["verbs"]
+                    .as_array()
+                    .is_some_and(|verbs| verbs.contains(&json!(verb)))
+                {
+                    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+                    found.push(format!("{name}: {verb} {}", rule["resources"]));
+                }
+            }
+        }
+    }
+    found.sort();
+    let wanted = [
+        r#"holdfast-approver: acknowledge ["repositories","clusterrepositories"]"#,
+        r#"holdfast-operator: prune ["snapshots"]"#,
+    ];
+    if found != wanted {
+        bail!("the verbs are given as {found:?} instead of {wanted:?}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> Value {
+        json!({ "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"], "operations": ["CREATE"] }] },
+            "validations": [{ "expression": "true", "reason": "Forbidden", "message": "no",
+                "messageExpression": "request.userInfo.username + ' may not'" }],
+        } })
+    }
+
+    #[test]
+    fn a_policy_that_is_not_careful_is_found() {
+        is_careful(&policy()).expect("careful");
+        for (at, value) in [
+            ("/spec/failurePolicy", json!("Ignore")),
+            (
+                "/spec/matchConstraints/resourceRules/0/operations",
+                json!(["DELETE"]),
+            ),
+            ("/spec/matchConstraints/resourceRules/0/operations", json!(["*"])),
+            ("/spec/matchConstraints/resourceRules/0/resources", json!(["*"])),
+            ("/spec/matchConstraints/resourceRules", json!([])),
+            ("/spec/validations/0/reason", json!("Invalid")),
+            ("/spec/validations/0/message", json!("")),
+            ("/spec/validations/0/messageExpression", json!("'no'")),
+        ] {
+            let mut careless = policy();
+            *careless.pointer_mut(at).expect("there") = value;
+            is_careful(&careless).expect_err(at);
+        }
+    }
+}
