@@ -112,7 +112,7 @@ impl Objects {
         let version = self.version + 1;
         let meta = &mut object["metadata"];
         if meta["uid"].is_null() {
-            meta["uid"] = json!(format!("uid-{version}"));
+            meta["uid"] = new_uid(version);
         }
         if meta["creationTimestamp"].is_null() {
             meta["creationTimestamp"] = json!(time);
@@ -151,7 +151,7 @@ impl Objects {
         {
             return Err(Refusal::plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
+                "",
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -177,12 +177,14 @@ impl Objects {
             object["spec"] = json!({ "finalizers": ["kubernetes"] });
             object["status"] = json!({ "phase": "Active" });
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
-        } else if place.has_status() {
+        } else if place.is_custom() {
             drop_key(&mut object, "status");
+        } else if place.has_status() {
+            object["status"] = json!({});
         }
         let time = self.time();
         let meta = &mut object["metadata"];
-        meta["uid"] = json!(format!("uid-{version}"));
+        meta["uid"] = new_uid(version);
         meta["creationTimestamp"] = json!(time);
         drop_key(meta, "deletionTimestamp");
         if place.has_generation() {
@@ -204,6 +206,14 @@ impl Objects {
         } else {
             path
         };
+        if let Change::Replace(body) = change
+            && body["metadata"]["name"] != name
+        {
+            let named = text(&body["metadata"]["name"]);
+            let message =
+                format!("the name of the object ({named}) does not match the name on the URL ({name})");
+            return Err(Refusal::plain(StatusCode::BAD_REQUEST, "BadRequest", &message));
+        }
         let old = self.by_path.get(own).cloned();
         let old = old.ok_or_else(|| Refusal::not_found(&place, name))?;
         let mut new = changed(&old, change)?;
@@ -212,7 +222,7 @@ impl Objects {
             let why = "Invalid value: 0: must be specified for an update";
             let field = "metadata.resourceVersion";
             return Err(Refusal::invalid(
-                kind(&old),
+                place.plural,
                 &place,
                 name,
                 field,
@@ -225,12 +235,9 @@ impl Objects {
         }
         let uid = &new["metadata"]["uid"];
         if !uid.is_null() && *uid != old["metadata"]["uid"] {
-            let why = format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                uid.as_str().unwrap_or_default(),
-                old["metadata"]["uid"].as_str().unwrap_or_default()
-            );
-            return Err(Refusal::conflict(&place, name, &why));
+            let why = format!("Invalid value: {uid}: field is immutable");
+            let (field, word) = ("metadata.uid", "FieldValueInvalid");
+            return Err(Refusal::invalid(kind(&old), &place, name, field, word, &why));
         }
         keep_apart(&place, of_status, &old, &mut new);
         tidy(&mut new);
@@ -268,13 +275,12 @@ impl Objects {
         if new == old || dry {
             return Ok(new);
         }
-        let ends = deleting && finalizers(&new).is_empty();
-        let happened = if ends {
-            Happened::Deleted
-        } else {
-            Happened::Modified
-        };
-        Ok(self.store(own, new, happened))
+        if deleting && finalizers(&new).is_empty() {
+            // The event has a version of its own, the answer has the last one of the object.
+            self.store(own, new.clone(), Happened::Deleted);
+            return Ok(new);
+        }
+        Ok(self.store(own, new, Happened::Modified))
     }
 
     pub fn delete(&mut self, path: &str, options: &Value, dry: bool) -> Result<Value, Refusal> {
@@ -282,19 +288,19 @@ impl Objects {
         let name = place.name.unwrap_or_default();
         let old = self.by_path.get(path).cloned();
         let mut object = old.ok_or_else(|| Refusal::not_found(&place, name))?;
-        for (key, field, word) in [
-            ("uid", "uid", "UID"),
-            ("resourceVersion", "resourceVersion", "ResourceVersion"),
-        ] {
+        for (key, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
             let wanted = &options["preconditions"][key];
-            let found = &object["metadata"][field];
+            let found = &object["metadata"][key];
             if !wanted.is_null() && wanted != found {
-                let why = format!(
-                    "Precondition failed: {word} in precondition: {}, {word} in object meta: {}",
-                    wanted.as_str().unwrap_or_default(),
-                    found.as_str().unwrap_or_default()
-                );
-                return Err(Refusal::conflict(&place, name, &why));
+                let (wanted, found) = (text(wanted), text(found));
+                return Err(Refusal::precondition(
+                    kind(&object),
+                    &place,
+                    name,
+                    word,
+                    wanted,
+                    found,
+                ));
             }
         }
         let before = object.clone();
@@ -349,7 +355,15 @@ fn parsed(path: &str) -> Result<Place<'_>, Refusal> {
 }
 
 fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap_or_default()
+    text(&object["kind"])
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn new_uid(version: u64) -> Value {
+    json!(format!("00000000-0000-4000-8000-{version:012}"))
 }
 
 fn changed(old: &Value, change: &Change<'_>) -> Result<Value, Refusal> {
