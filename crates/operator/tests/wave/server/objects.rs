@@ -8,6 +8,7 @@
 //! **Assumes.** Bodies are well formed: nothing is defaulted, pruned or checked against a schema. A caller that puts or edits
 //! directly is the test itself, which may write anything.
 
+use super::parts::{changed, desired, drop_key, keep_apart, kind, parsed, text, tidy};
 use super::path::Place;
 use super::refusal::Refusal;
 use axum::http::StatusCode;
@@ -38,6 +39,8 @@ pub struct Event {
 pub struct Objects {
     pub by_path: BTreeMap<String, Value>,
     pub version: u64,
+    /// UIDs given so far, dry runs too.
+    uids: u64,
     pub events: Vec<Event>,
     /// Events up to here are forgotten.
     pub compacted: u64,
@@ -60,6 +63,7 @@ impl Objects {
         Self {
             by_path: BTreeMap::new(),
             version: 0,
+            uids: 0,
             events: Vec::new(),
             compacted: 0,
             answered: 0,
@@ -71,6 +75,11 @@ impl Objects {
     /// Now, as the API writes times.
     pub fn time(&self) -> String {
         self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    fn new_uid(&mut self) -> Value {
+        self.uids += 1;
+        json!(format!("00000000-0000-4000-8000-{:012}", self.uids))
     }
 
     /// Gives an object a new version, without an event.
@@ -109,10 +118,10 @@ impl Objects {
             Happened::Added
         };
         let time = self.time();
-        let version = self.version + 1;
+        let uid = self.new_uid();
         let meta = &mut object["metadata"];
         if meta["uid"].is_null() {
-            meta["uid"] = new_uid(version);
+            meta["uid"] = uid;
         }
         if meta["creationTimestamp"].is_null() {
             meta["creationTimestamp"] = json!(time);
@@ -183,8 +192,9 @@ impl Objects {
             object["status"] = json!({});
         }
         let time = self.time();
+        let uid = self.new_uid();
         let meta = &mut object["metadata"];
-        meta["uid"] = new_uid(version);
+        meta["uid"] = uid;
         meta["creationTimestamp"] = json!(time);
         drop_key(meta, "deletionTimestamp");
         if place.has_generation() {
@@ -342,95 +352,4 @@ impl Objects {
         }
         Ok(self.store(path, object, Happened::Modified))
     }
-}
-
-fn parsed(path: &str) -> Result<Place<'_>, Refusal> {
-    Place::parse(path).ok_or_else(|| {
-        Refusal::plain(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
-    })
-}
-
-fn kind(object: &Value) -> &str {
-    text(&object["kind"])
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-fn new_uid(version: u64) -> Value {
-    json!(format!("00000000-0000-4000-8000-{version:012}"))
-}
-
-fn changed(old: &Value, change: &Change<'_>) -> Result<Value, Refusal> {
-    let mut new = old.clone();
-    match change {
-        Change::Replace(body) => new = (*body).clone(),
-        Change::Merge(body) => json_patch::merge(&mut new, body),
-        Change::Json(body) => {
-            let patch: json_patch::Patch =
-                serde_json::from_value((*body).clone()).map_err(|_| Refusal::patch())?;
-            json_patch::patch(&mut new, &patch).map_err(|_| Refusal::patch())?;
-        }
-    }
-    Ok(new)
-}
-
-/// What one kind of write may not touch is as it was.
-fn keep_apart(place: &Place<'_>, of_status: bool, old: &Value, new: &mut Value) {
-    if of_status {
-        let status = new["status"].take();
-        *new = old.clone();
-        new["status"] = status;
-    } else if place.has_status() {
-        new["status"] = old["status"].clone();
-    }
-    for key in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-    ] {
-        new["metadata"][key] = old["metadata"][key].clone();
-    }
-    for key in ["kind", "apiVersion"] {
-        new[key] = old[key].clone();
-    }
-}
-
-/// Without what counts as nothing.
-fn tidy(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        map.retain(|_, v| !v.is_null());
-    }
-    if let Some(meta) = object["metadata"].as_object_mut() {
-        meta.retain(|_, v| {
-            !v.is_null()
-                && v.as_object().is_none_or(|m| !m.is_empty())
-                && v.as_array().is_none_or(|a| !a.is_empty())
-        });
-    }
-}
-
-fn drop_key(value: &mut Value, key: &str) {
-    if let Some(map) = value.as_object_mut() {
-        map.remove(key);
-    }
-}
-
-/// What a generation counts.
-fn desired(object: &Value) -> Value {
-    let mut object = object.clone();
-    for key in ["metadata", "status"] {
-        drop_key(&mut object, key);
-    }
-    object
 }
