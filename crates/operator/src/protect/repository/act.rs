@@ -183,8 +183,14 @@ async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp)
             reason: Reason::Connecting,
             message: format!("Job {}/{name} connects.", facts.place),
         },
-        // Seen by the next event; a foreign Job of this name never becomes ours.
-        Created::Exists => return Ok(Next::After(Duration::from_secs(5))),
+        // Ours is seen by the next event; a foreign one never becomes ours.
+        Created::Exists => Said {
+            reason: Reason::Connecting,
+            message: format!(
+                "Job {}/{name} exists already. If it is not of this repository, remove it: its name is needed.",
+                facts.place
+            ),
+        },
         Created::NoPlace => Said {
             reason: Reason::NoPlaceToRun,
             message: format!(
