@@ -107,6 +107,14 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     })
 }
 
+/// What a pass would decide from the world alone: facts and decision, nothing read live, nothing written. For the
+/// bench, which measures it.
+#[must_use]
+pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
+    let observed = observe::lane(ctx, key, &[], &proven::Proven::default(), &Live::default());
+    wave(&observed.lane, &settings(ctx), now)
+}
+
 fn settings(ctx: &Context) -> Settings {
     Settings {
         max_jobs: ctx.settings.max_concurrent_delete_jobs,
