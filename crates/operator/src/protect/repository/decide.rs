@@ -6,6 +6,7 @@ use crate::jobs::outcome::Read;
 use crate::world::views::JobState;
 use holdfast_api::names;
 use holdfast_api::repository::RepositoryPhase;
+use holdfast_core::backoff;
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use jiff::{SignedDuration, Timestamp};
 
@@ -137,14 +138,6 @@ pub enum Step {
 
 /// How often what is missing is looked for again.
 const MISSING_RECHECK: SignedDuration = SignedDuration::from_secs(10);
-/// The most an attempt waits.
-const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
-
-/// How long the next attempt waits after n failures in a row: 15 s doubling to 10 min.
-fn backoff(failures: u32) -> SignedDuration {
-    SignedDuration::from_secs(15 << failures.saturating_sub(1).min(6)).min(LONGEST_BACKOFF)
-}
-
 /// Decides. First match wins.
 #[must_use]
 pub fn decide(facts: &Facts, now: Timestamp) -> Step {
@@ -209,9 +202,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     }
     if recorded
         && let Some(next) = connection.next_attempt_at
-        && next > now
-        // A later one was written by a clock that was wrong.
-        && next.duration_since(now) <= LONGEST_BACKOFF
+        && backoff::REPOSITORY.waits(next, now)
     {
         // What failed stays said; a changed Secret or spec changes the inputs and is tried at once.
         return Step::Settle(
@@ -237,7 +228,7 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
             Step::Settle(Reason::Connecting, message, Some(SignedDuration::from_secs(5)))
         }
         JobState::Succeeded | JobState::Failed => {
-            let at = now + backoff(failures + 1);
+            let at = backoff::REPOSITORY.next(failures.saturating_add(1), now);
             let recorded = facts.view.unique_id();
             match &job.read {
                 Read::Unreadable(why) => Step::Failed(

@@ -3,7 +3,6 @@
 //! **Promises.** Acknowledgement and latch are on the API server before the first member is touched; the latch is
 //! cleared last. An unreadable acknowledgement is told once for each value.
 
-use super::judge::repository_backoff;
 use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::runtime::{diff, write};
@@ -13,6 +12,7 @@ use holdfast_api::repository::{
     AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
 };
 use holdfast_api::{ClusterRepository, Repository, conditions, names};
+use holdfast_core::backoff;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
 use jiff::Timestamp;
@@ -145,7 +145,7 @@ pub async fn failed(
         let protection = status.deletion_protection.get_or_insert_default();
         protection.jobs = Some(DeletionJobsStatus {
             failures,
-            next_attempt_at: Some(repository_backoff(patience, now)),
+            next_attempt_at: Some(backoff::REPOSITORY.next(patience, now)),
             counted: job.map(str::to_owned).or(jobs.counted),
         });
         let list = &mut status.conditions;
