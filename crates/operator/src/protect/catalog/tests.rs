@@ -278,7 +278,7 @@ fn a_row_whose_status_was_never_written_is_completed_or_goes() {
     let begun = row_of(&id, |o| o["status"] = Value::Null);
     let name = begun.metadata.name.clone().unwrap();
     let found = scan(&[listed(&id, None)], std::slice::from_ref(&begun));
-    assert_eq!(found.complete, [name.clone()]);
+    assert_eq!(found.complete, std::slice::from_ref(&name));
     assert!(found.create.is_empty() && found.remove.is_empty());
     assert_eq!(scan(&[listed("y", None)], &[begun]).remove, [name]);
 }
