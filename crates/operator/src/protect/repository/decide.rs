@@ -3,6 +3,7 @@
 use super::observe::{Facts, JobFact};
 use crate::jobs::create::SecretFact;
 use crate::jobs::outcome::Read;
+use crate::protect::catalog::due::{Request, Want, wanted};
 use crate::world::views::JobState;
 use holdfast_api::names;
 use holdfast_api::repository::RepositoryPhase;
@@ -130,8 +131,8 @@ pub enum Step {
     },
     /// The bootstrap Job failed: record why and when to try again, then remove the Job.
     Failed(Reason, String, Timestamp),
-    /// Create a listing Job for this request.
-    List(String),
+    /// Create a listing Job for this.
+    List(Request),
     /// The listing Job ended: assemble its listing.
     Listed(Box<JobFact>),
 }
@@ -198,7 +199,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         return decide_bootstrap(facts, job, connection.failures, now);
     }
     if view.unique_id().is_some() && recorded && connection.failures == 0 {
-        return decide_list(facts);
+        return decide_list(facts, now);
     }
     if recorded
         && let Some(next) = connection.next_attempt_at
@@ -259,24 +260,20 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
     }
 }
 
-fn decide_list(facts: &Facts) -> Step {
+fn decide_list(facts: &Facts, now: Timestamp) -> Step {
     let view = &facts.view;
-    let settled = Step::Settle(Reason::Connected, "The repository is connected.".into(), None);
-    let requested = view.annotation(names::SCAN_REQUESTED_AT);
-    let honored = view
-        .status
-        .catalog
-        .as_ref()
-        .and_then(|c| c.scan_request_honored.as_deref());
+    let settled = |again| Step::Settle(Reason::Connected, "The repository is connected.".into(), again);
     if let Some(job) = &facts.list {
         return match job.state {
-            JobState::Waiting | JobState::Active => settled,
+            JobState::Waiting | JobState::Active => settled(None),
             JobState::Succeeded | JobState::Failed => Step::Listed(Box::new(job.clone())),
         };
     }
-    match requested {
-        Some(request) if Some(request) != honored => Step::List(request.to_owned()),
-        Some(_) | None => settled,
+    let catalog = view.status.catalog.clone().unwrap_or_default();
+    match wanted(&catalog, view.annotation(names::SCAN_REQUESTED_AT), now) {
+        Want::Nothing => settled(None),
+        Want::At(at) => settled(Some(at.duration_since(now))),
+        Want::Now(request) => Step::List(request),
     }
 }
 

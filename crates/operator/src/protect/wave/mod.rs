@@ -27,6 +27,8 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
+pub use memory::touched;
+
 use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
@@ -81,6 +83,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let plan = wave(&observed.lane, &settings(ctx), now);
     records::before(ctx, &mut observed, &plan).await?;
     refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    records::kept(ctx, &mut observed, &plan, now).await?;
     refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     match (plan.withdraw, &plan.fire, &lock) {
