@@ -9,7 +9,7 @@
 use super::facts;
 use super::observe::Observed;
 use crate::context::{Context, Error};
-use crate::world::NamespaceKnown;
+use crate::world::{NamespaceKnown, World};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule};
@@ -35,7 +35,7 @@ pub struct Live {
 impl Live {
     /// The schedule that owns a Snapshot.
     #[must_use]
-    pub fn owner(&self, ctx: &Context, view: &SnapshotView) -> Owner {
+    pub fn owner(&self, world: &World, view: &SnapshotView) -> Owner {
         let Some((uid, name)) = view.schedule_owner() else {
             return facts::owner(None, None);
         };
@@ -43,7 +43,7 @@ impl Live {
         match self.schedules.get(&key) {
             Some(read) => facts::owner(Some(uid), read.as_ref()),
             None => {
-                let known = ctx.world.schedule(&key);
+                let known = world.schedule(&key);
                 facts::owner(Some(uid), known.as_ref().map(|s| &s.metadata))
             }
         }
@@ -51,10 +51,10 @@ impl Live {
 
     /// A namespace.
     #[must_use]
-    pub fn namespace(&self, ctx: &Context, name: &str) -> NamespaceKnown {
+    pub fn namespace(&self, world: &World, name: &str) -> NamespaceKnown {
         match self.namespaces.get(name) {
             Some(read) => *read,
-            None => ctx.world.namespace(name),
+            None => world.namespace(name),
         }
     }
 }
