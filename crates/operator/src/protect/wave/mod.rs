@@ -9,10 +9,12 @@
 //! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
 //!
 //! Where to look: [`observe`], [`proven`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
-//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock.
+//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
+//! [`foresee`] is for those who ask what a pass would decide.
 
 mod facts;
 mod fire;
+pub mod foresee;
 mod judge;
 mod lease;
 mod live;
@@ -66,7 +68,8 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
     let proven = proven::prove(ctx, &pending).await?;
-    let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
+    let (world, home) = (&ctx.world, &ctx.settings.namespace);
+    let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs
         .iter()
         // Of another lane's object (it is gone): that lane settles it, this one only waits.
@@ -114,7 +117,14 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(ctx, key, &[], &proven::Proven::default(), &Live::default());
+    let observed = observe::lane(
+        &ctx.world,
+        &ctx.settings.namespace,
+        key,
+        &[],
+        &proven::Proven::default(),
+        &Live::default(),
+    );
     wave(&observed.lane, &settings(ctx), now)
 }
 
