@@ -9,7 +9,8 @@
 use super::facts::{lane, members, time};
 use super::model::{Action, Model};
 use super::oracle::covered;
-use super::world::{MEMBERS, Note, Phase, REPOSITORIES, State, has};
+use super::world::{Cache, MEMBERS, Note, Phase, REPOSITORIES, State, has, sharer};
+use holdfast_core::deletion::Wait;
 use std::sync::atomic::Ordering;
 
 /// More turns than any undisturbed end needs.
@@ -75,27 +76,30 @@ pub fn ends_well(model: &Model, state: &State) -> bool {
     settle(model, &mut state) && state.objects.iter().all(|object| object.deleting().is_none())
 }
 
-/// Everything pending is held, marked, and not covered; and its repository says so.
+/// Everything pending is held, marked and not covered, and its repository says so; or it waits for a held one that
+/// records the same snapshot, and says that.
 fn says_why(model: &Model, state: &State) -> bool {
-    let cache = super::world::Cache::list(state);
+    let cache = Cache::list(state);
     let lane = lane(&cache, &state.repositories, state.schedule, &state.jobs);
     let plan = (model.decide)(&lane, &model.settings, time(state.clock));
-    let held: usize = plan
-        .repositories
-        .iter()
-        .filter_map(|repository| repository.hold.as_ref())
-        .map(|hold| hold.held)
-        .sum();
-    held == plan.decisions.len()
-        && state.jobs.iter().all(Option::is_none)
-        && plan.decisions.iter().all(|decision| {
-            let mask = members([&decision.uid]);
-            let member = (0..MEMBERS).find(|&m| has(mask, m)).unwrap_or_default();
-            let object = &state.objects[member];
-            decision.verdict.is_held()
-                && object.held
-                && object
-                    .deleting()
-                    .is_some_and(|at| !covered(state, model.skew, member, at))
-        })
+    let mut held = 0;
+    for decision in &plan.decisions {
+        let mask = members([&decision.uid]);
+        let Some(member) = (0..MEMBERS).find(|&m| has(mask, m)) else {
+            return false;
+        };
+        let object = &state.objects[member];
+        let released = object
+            .deleting()
+            .is_some_and(|at| covered(state, model.skew, member, at));
+        let waits = decision.not_yet == Some(Wait::SharedWithPending)
+            && sharer(member).is_some_and(|other| state.objects[other].held);
+        let held_back = decision.verdict.is_held() && object.held && !released;
+        if !waits && !held_back {
+            return false;
+        }
+        held += usize::from(decision.verdict.is_held());
+    }
+    let told = plan.repositories.iter().filter_map(|r| r.hold.as_ref());
+    told.map(|hold| hold.held).sum::<usize>() == held && state.jobs.iter().all(Option::is_none)
 }

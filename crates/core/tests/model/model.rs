@@ -6,16 +6,17 @@
 //! `runtime::leader` assumes: a former leader's CREATE does not come late, unless a model says so. Its other writes
 //! do.
 
-use super::drain;
 use super::facts::settings;
-use super::pass::VIEWS;
+use super::promises;
+use super::watch::VIEWS;
 use super::world::{
-    Broken, Budget, Cache, Lease, Life, MEMBERS, Mask, Note, Object, Phase, Process, REPOSITORIES, Repository,
-    Schedule, State, bit, has, pin, snapshot,
+    Broken, Budget, Cache, Lease, Life, MEMBERS, Mask, Note, Phase, Process, REPOSITORIES, Schedule, State,
+    bit, has,
 };
 use holdfast_core::deletion::{Lane, Plan, Settings, wave};
 use jiff::Timestamp;
-use stateright::{Property, fingerprint};
+use stateright::Property;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -33,6 +34,15 @@ pub enum Slip {
     LatchNotRecorded,
     /// The mover believes the engine and does not list again.
     NoReadBack,
+}
+
+/// How the latch is cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clearing {
+    /// As the plan says, from what the watches know.
+    FromTheWatch,
+    /// Only if a live list shows no pending deletion that the watch does not know.
+    AfterLiveList,
 }
 
 /// What people may do in a scenario.
@@ -62,6 +72,11 @@ pub struct Model {
     pub skew: u8,
     /// A former leader's CREATE may come late.
     pub late_create: bool,
+    /// The watches of the next leader may hang.
+    pub hangs: bool,
+    pub clearing: Clearing,
+    /// Member 3 is not there in the beginning: it may appear alive.
+    pub appears: bool,
     pub clock_max: u8,
     /// Members that are being deleted when it begins.
     pub deleting: Mask,
@@ -83,6 +98,9 @@ impl Model {
             settings: settings(),
             skew: 0,
             late_create: false,
+            hangs: false,
+            clearing: Clearing::FromTheWatch,
+            appears: false,
             clock_max: 2,
             deleting,
             deletable,
@@ -100,6 +118,13 @@ impl Model {
         }
     }
 
+    /// Whether this state is one of those that are drained.
+    pub fn samples(&self, state: &State) -> bool {
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        hasher.finish().is_multiple_of(self.drain_one_in)
+    }
+
     fn delete(&self, state: &mut State, member: usize, pruned: bool) {
         let at = state.clock + self.skew;
         state.change_object(member, |object| {
@@ -115,6 +140,8 @@ pub enum Action {
     Delete(usize),
     Prune(usize),
     Skip(usize),
+    /// Another object that records a snapshot of the lane appears.
+    Appear(usize),
     Acknowledge(usize, Note),
     Threshold(usize, u8),
     Schedule(Schedule),
@@ -130,8 +157,11 @@ pub enum Action {
     FormerStep,
     /// The leader dies and is started again.
     Crash,
-    /// Another process leads; this one still has a pass to end.
-    Failover,
+    /// Another process leads; this one still has a pass to end. `behind`: the watches of the new one hang, it knows
+    /// what was there in the beginning.
+    Failover {
+        behind: bool,
+    },
     /// A container of a Job starts.
     Start(u8),
     /// A mover has done its work; the deletion of the first member is lost.
@@ -155,32 +185,7 @@ impl stateright::Model for Model {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let object = Object {
-            life: Life::Live,
-            skip: false,
-            pruned: false,
-            held: false,
-            claim: None,
-            confirmed: false,
-            tried: false,
-            next_attempt: 0,
-        };
-        let repository = |threshold| Repository {
-            threshold,
-            note: Note::Absent,
-            record: None,
-            held_through: None,
-            backoff: 0,
-            counted: 0,
-        };
-        let cache = Cache {
-            objects: [object; MEMBERS],
-            current: 15,
-            first_seen: [0; MEMBERS],
-            repositories: self.thresholds.map(repository),
-            repositories_current: 3,
-            schedule: Schedule::Alive,
-        };
+        let cache = self.beginning();
         let mut state = State {
             clock: 1,
             objects: cache.objects,
@@ -235,7 +240,10 @@ impl stateright::Model for Model {
         if state.budget.crashes > 0 {
             actions.push(Action::Crash);
             if state.leader.pass.is_some() && state.former.is_none() {
-                actions.push(Action::Failover);
+                actions.push(Action::Failover { behind: false });
+                if self.hangs {
+                    actions.push(Action::Failover { behind: true });
+                }
             }
         }
         for job in state.jobs.iter().flatten() {
@@ -282,6 +290,10 @@ impl stateright::Model for Model {
             Action::Tick => state.clock += 1,
             Action::Delete(member) => self.delete(&mut state, member, false),
             Action::Prune(member) => self.delete(&mut state, member, true),
+            Action::Appear(member) => {
+                state.budget.deeds -= 1;
+                state.change_object(member, |object| object.life = Life::Live);
+            }
             Action::Skip(member) => {
                 state.budget.deeds -= 1;
                 state.change_object(member, |object| object.skip = true);
@@ -304,14 +316,25 @@ impl stateright::Model for Model {
             }
             Action::Step { refresh } => self.step(&mut state, false, refresh),
             Action::FormerStep => self.step(&mut state, true, false),
-            Action::Crash | Action::Failover => {
+            Action::Crash => {
                 state.budget.crashes -= 1;
-                if action == Action::Failover {
-                    state.former = Some(state.leader);
-                }
                 state.leader = Process {
                     term: state.leader.term + 1,
                     cache: Cache::list(&state),
+                    pass: None,
+                };
+            }
+            Action::Failover { behind } => {
+                state.budget.crashes -= 1;
+                state.former = Some(state.leader);
+                let cache = if behind {
+                    self.before(&state)
+                } else {
+                    Cache::list(&state)
+                };
+                state.leader = Process {
+                    term: state.leader.term + 1,
+                    cache,
                     pass: None,
                 };
             }
@@ -327,176 +350,6 @@ impl stateright::Model for Model {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::<Self>::always("1: nothing is deleted that may not be", |_, s| {
-                !s.broken.is(1)
-            }),
-            Property::<Self>::always("2: a hold ends by those who may", |_, s| !s.broken.is(2)),
-            Property::<Self>::always("3: never two live batches, nor two Jobs over one member", |_, s| {
-                !s.broken.is(3)
-            }),
-            Property::<Self>::always("4: a finalizer goes after a decision or a listing", |_, s| {
-                !s.broken.is(4)
-            }),
-        ];
-        if self.drain_one_in > 0 {
-            properties.push(Property::<Self>::always("2: it drains or says why not", |model, s| {
-                !fingerprint(s).get().is_multiple_of(model.drain_one_in) || drain::ends_well(model, s)
-            }));
-            properties.extend(reachable());
-        }
-        properties
-    }
-}
-
-/// What has to be possible, or the rest would prove nothing.
-fn reachable() -> Vec<Property<Model>> {
-    vec![
-        Property::<Model>::sometimes("a member is held and marked", |_, s| {
-            s.objects.iter().any(|object| object.held)
-        }),
-        Property::<Model>::sometimes("a held member fires", |_, s| {
-            let jobs = s.jobs.iter().flatten();
-            jobs.fold(0, |mask, job| mask | job.members) & s.was_held != 0
-        }),
-        Property::<Model>::sometimes("a whole wave is gone with its data", |_, s| {
-            s.bytes == 0 && s.objects.iter().all(|object| object.life == Life::Gone)
-        }),
-        Property::<Model>::sometimes("a former leader is still at work beside the next", |_, s| {
-            s.former.is_some() && s.leader.pass.is_some()
-        }),
-    ]
-}
-
-impl Model {
-    fn deeds_of_people(&self, state: &State, actions: &mut Vec<Action>) {
-        for member in 0..MEMBERS {
-            let object = &state.objects[member];
-            if object.life == Life::Live && has(self.deletable, member) {
-                actions.push(Action::Delete(member));
-                if self.deeds.prune && member == 0 {
-                    actions.push(Action::Prune(member));
-                }
-            }
-        }
-        if state.budget.deeds == 0 {
-            return;
-        }
-        if self.deeds.skip {
-            for member in 0..MEMBERS {
-                if state.objects[member].deleting().is_some() && !state.objects[member].skip {
-                    actions.push(Action::Skip(member));
-                }
-            }
-        }
-        for (index, repository) in state.repositories.iter().enumerate() {
-            let pinned = (0..MEMBERS).any(|m| pin(m) == index && state.objects[m].deleting().is_some());
-            if self.deeds.acknowledge && pinned {
-                let notes = [Note::Garbage, Note::At(state.clock), Note::At(200)];
-                let new = notes.into_iter().filter(|note| *note != repository.note);
-                actions.extend(new.map(|note| Action::Acknowledge(index, note)));
-            }
-            if self.deeds.threshold {
-                let new = [0, 9].into_iter().filter(|t| *t != repository.threshold);
-                actions.extend(new.map(|threshold| Action::Threshold(index, threshold)));
-            }
-        }
-        if self.deeds.schedule {
-            actions.push(Action::Schedule(match state.schedule {
-                Schedule::Alive | Schedule::Again => Schedule::Gone,
-                Schedule::Gone => Schedule::Again,
-            }));
-        }
-    }
-
-    /// What kubelet and mover do.
-    pub fn cluster(&self, state: &mut State, action: Action) {
-        match action {
-            Action::Start(serial) => {
-                if let Some(job) = state.job_mut(serial) {
-                    job.phase = Phase::Running;
-                }
-            }
-            Action::Finish { job, lost } => {
-                state.budget.faults -= u8::from(lost);
-                self.work(state, job, lost);
-            }
-            Action::Kill { job: serial, half } => {
-                let Some(job) = state.job(serial) else {
-                    return;
-                };
-                if !job.leaving {
-                    state.budget.faults -= 1;
-                }
-                if half {
-                    delete(state, serial, first(job.members));
-                }
-                if let Some(job) = state.job_mut(serial) {
-                    job.phase = Phase::Ended(None);
-                }
-            }
-            Action::Leave(serial) => state.remove_job(serial),
-            Action::Tick
-            | Action::Delete(_)
-            | Action::Prune(_)
-            | Action::Skip(_)
-            | Action::Acknowledge(..)
-            | Action::Threshold(..)
-            | Action::Schedule(_)
-            | Action::Begin { .. }
-            | Action::Step { .. }
-            | Action::FormerStep
-            | Action::Crash
-            | Action::Failover
-            | Action::Reappear(_) => {}
-        }
-    }
-
-    /// The mover deletes, lists again and answers.
-    fn work(&self, state: &mut State, serial: u8, lost: bool) {
-        let Some(job) = state.job(serial) else {
-            return;
-        };
-        let lost = if lost { snapshot(first(job.members)) } else { MEMBERS };
-        for member in 0..MEMBERS {
-            if has(job.members, member) && snapshot(member) != lost {
-                delete(state, serial, member);
-            }
-        }
-        let gone = (0..MEMBERS)
-            .filter(|&m| has(job.members, m) && !has(state.bytes, snapshot(m)))
-            .fold(0, |mask, m| mask | bit(m));
-        let letters = match self.slip {
-            Slip::NoReadBack => job.members,
-            Slip::Not | Slip::NoLiveProof | Slip::BlindClaim | Slip::LatchNotRecorded => gone,
-        };
-        if let Some(job) = state.job_mut(serial) {
-            job.gone = gone;
-            job.phase = Phase::Ended(Some(letters));
-        }
-    }
-}
-
-fn first(members: Mask) -> usize {
-    (0..MEMBERS)
-        .find(|&member| has(members, member))
-        .unwrap_or(MEMBERS)
-}
-
-/// A Job deletes the data of a member.
-fn delete(state: &mut State, serial: u8, member: usize) {
-    let id = bit(snapshot(member));
-    let Some(job) = state.job(serial) else {
-        return;
-    };
-    if state.bytes & id == 0 {
-        return;
-    }
-    state.bytes &= !id;
-    if has(job.unjustified, member) {
-        state.broken.note(1);
-    }
-    if has(job.unreleased, member) {
-        state.broken.note(2);
+        promises::properties(self.drain_one_in > 0)
     }
 }

@@ -303,7 +303,11 @@ pub struct State {
 
 impl State {
     pub fn job(&self, serial: u8) -> Option<Job> {
-        self.jobs.iter().flatten().find(|job| job.serial == serial).copied()
+        self.jobs
+            .iter()
+            .flatten()
+            .find(|job| job.serial == serial)
+            .copied()
     }
 
     pub fn job_mut(&mut self, serial: u8) -> Option<&mut Job> {
@@ -320,7 +324,11 @@ impl State {
 
     /// A process by its role.
     pub fn process(&mut self, former: bool) -> Option<&mut Process> {
-        if former { self.former.as_mut() } else { Some(&mut self.leader) }
+        if former {
+            self.former.as_mut()
+        } else {
+            Some(&mut self.leader)
+        }
     }
 
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {

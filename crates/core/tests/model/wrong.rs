@@ -1,4 +1,4 @@
-//! Eight wrong rules: each is the decision with one thought left out.
+//! Eight wrong rules, and some more: each is the decision with one thought left out.
 //!
 //! **Promises.** Everything but that one thought is `holdfast_core::deletion::wave`.
 //!
@@ -6,28 +6,48 @@
 
 use super::model::Decide;
 use holdfast_core::deletion::{
-    AcknowledgementChange, HeldCondition, Lane, LatchChange, Owner, Plan, RecordedAcknowledgement, Settings,
-    Sharing, ack, wave,
+    AcknowledgementChange, HeldCondition, Lane, Owner, Plan, RecordedAcknowledgement, Settings, Sharing, ack,
+    wave,
 };
 use jiff::Timestamp;
 
-/// Name, and the rule.
-pub const RULES: [(&str, Decide); 8] = [
-    ("the threshold itself is still below the threshold", off_by_one),
-    ("threshold 0 on one object switches the lane off", weakest_threshold),
-    ("a hold ends when the count falls", no_latch),
-    ("an acknowledgement counts before it is recorded", unrecorded),
-    ("a future acknowledgement is not clamped", unclamped),
-    ("an acknowledgement covers the other object's members", any_object),
-    ("a stamp counts however old it is", old_stamps),
-    ("a schedule that went takes its data with it", no_schedule_guard),
+/// What it says, the promise it breaks, and the rule.
+pub type Rule = (&'static str, char, Decide);
+
+/// The eight.
+pub const RULES: [Rule; 8] = [
+    (
+        "the threshold itself is still below the threshold",
+        '1',
+        off_by_one,
+    ),
+    (
+        "threshold 0 on one object switches the lane off",
+        '1',
+        weakest_threshold,
+    ),
+    ("a hold ends when the count falls", '2', no_latch),
+    ("an acknowledgement counts before it is recorded", '1', unrecorded),
+    ("a future acknowledgement is not clamped", '1', unclamped),
+    (
+        "an acknowledgement covers the other object's members",
+        '1',
+        any_object,
+    ),
+    ("a stamp counts however old it is", '1', old_stamps),
+    (
+        "a schedule that went takes its data with it",
+        '1',
+        no_schedule_guard,
+    ),
 ];
 
-/// Two more that only the lane's bookkeeping shows.
-pub const MORE: [(&str, Decide); 3] = [
-    ("a live batch does not stop the next", no_live_batch),
-    ("members of a running Job are judged again", judged_in_flight),
-    ("a live Snapshot of the same id does not count", no_sharing),
+/// More, about the lane's bookkeeping.
+pub const MORE: [Rule; 4] = [
+    ("a live batch does not stop the next", '3', no_live_batch),
+    ("members of a running Job are judged again", '4', judged_in_flight),
+    ("a live Snapshot of the same id does not count", '1', no_sharing),
+    ("an acknowledgement releases nobody", '2', deaf),
 ];
 
 fn changed(lane: &Lane, change: impl FnOnce(&mut Lane)) -> Lane {
@@ -155,12 +175,12 @@ fn no_sharing(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
     wave(&lane, settings, now)
 }
 
-/// The latch is cleared as soon as the count is below the threshold, and marks are not believed.
-#[allow(dead_code)]
-fn cleared_early(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
-    let mut plan = wave(lane, settings, now);
-    for repository in &mut plan.repositories {
-        repository.held_through = LatchChange::Clear;
-    }
-    plan
+/// Nobody hears an acknowledgement.
+fn deaf(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
+    let lane = changed(lane, |lane| {
+        for repository in &mut lane.repositories {
+            repository.acknowledgement = None;
+        }
+    });
+    wave(&lane, settings, now)
 }
