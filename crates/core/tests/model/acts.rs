@@ -227,6 +227,10 @@ impl Model {
             return true;
         };
         let again = pass.now + 1;
+        if matches!(job.phase, Phase::Ended(Some(letters)) if has(letters, member) && !has(job.gone, member))
+        {
+            state.broken.note(4);
+        }
         state.change_object(member, |object| match job.phase {
             Phase::Ended(Some(letters)) if has(letters, member) => {
                 object.confirmed = true;

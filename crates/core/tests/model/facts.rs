@@ -6,8 +6,8 @@
 //! **Assumes.** Everything that the model leaves out is fine: namespaces live, repositories connected.
 
 use super::world::{
-    Cache, Job, Life, MEMBERS, Note, Phase, REPOSITORIES, Record, Repository, Schedule, bit, has_old_stamp,
-    keeps_on_cascade, owned, pin, sharer, snapshot,
+    Cache, Job, Life, MEMBERS, Note, Phase, REPOSITORIES, Record, Repository, Schedule, bit, done, has,
+    has_old_stamp, keeps_on_cascade, owned, pin, sharer, snapshot,
 };
 use super::world::{JobName, Mask};
 use holdfast_core::deletion::{
@@ -179,6 +179,8 @@ pub fn lane(
     schedule: Schedule,
     jobs: &[Option<Job>; 2],
 ) -> Lane {
+    let riding = jobs.iter().flatten().fold(0, |mask, job| mask | job.members);
+    let done = done(&cache.objects, riding);
     let mut live: Option<LiveBatch> = None;
     for job in jobs.iter().flatten() {
         let uids = (0..MEMBERS).filter(|m| job.members >> m & 1 == 1).map(uid);
@@ -204,6 +206,7 @@ pub fn lane(
             .map(|index| repository(index, &repositories[index]))
             .collect(),
         members: (0..MEMBERS)
+            .filter(|&index| !has(done, index))
             .filter_map(|index| {
                 let at = cache.objects[index].deleting()?;
                 Some(member(index, cache, schedule, at))

@@ -44,6 +44,7 @@ fn wave(state: &State, skew: u8, cache: &Cache) -> usize {
             let object = &state.objects[member];
             object.deleting().is_some_and(|at| {
                 cache.objects[member].deleting().is_some()
+                    && !object.done()
                     && (!object.pruned || has(state.was_held, member))
                     && !keeps(&state.objects, state.schedule, member)
                     && !covered(state, skew, member, at)

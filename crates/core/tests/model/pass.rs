@@ -52,6 +52,7 @@ impl Model {
             mark: 0,
             unclaim: 0,
             release: 0,
+            finish: 0,
             act: Act::Nothing,
             claimed: 0,
             unjustified: 0,
@@ -97,7 +98,9 @@ impl Model {
                     Step::Mark(_) | Step::SettleRepository | Step::SettleMember(_) | Step::SettleRelease(_),
                 ) => false,
                 Some(
-                    Step::Record(_)
+                    Step::Finish(_)
+                    | Step::Record(_)
+                    | Step::Kept(_)
                     | Step::Release(_)
                     | Step::Act
                     | Step::Lock
@@ -128,6 +131,11 @@ impl Model {
         let process = *process;
         let mut skip = 0;
         let goes_on = match pass.step {
+            Step::Finish(member) => {
+                super::acts::gone(state, member);
+                true
+            }
+            Step::Kept(index) => self.write_repository(state, &mut pass, index, |r| r.scan_due = true),
             Step::Record(index) => self.record(state, &mut pass, index),
             Step::Mark(member) => {
                 self.mark(state, &process, &mut pass, member);

@@ -5,17 +5,23 @@
 //! **Assumes.** Conditions other than `DeletionHeld`, events and metrics decide nothing.
 
 use super::facts::{self, batch_name, index_of, tick};
-use super::world::{Act, Cache, JobName, MEMBERS, Pass, Phase, Recording, State, Step, bit, has};
+use super::world::{Act, Cache, JobName, MEMBERS, Pass, Phase, Recording, State, Step, bit, done, has, pin};
 use holdfast_core::deletion::{AcknowledgementChange, HeldChange, LatchChange, Plan};
 
 /// The steps of a pass that decides.
-pub const DECIDES: [Step; 19] = [
+pub const DECIDES: [Step; 25] = [
+    Step::Finish(0),
+    Step::Finish(1),
+    Step::Finish(2),
+    Step::Finish(3),
     Step::Record(0),
     Step::Record(1),
     Step::Mark(0),
     Step::Mark(1),
     Step::Mark(2),
     Step::Mark(3),
+    Step::Kept(0),
+    Step::Kept(1),
     Step::Release(0),
     Step::Release(1),
     Step::Release(2),
@@ -67,6 +73,7 @@ pub fn remember(pass: &mut Pass, plan: &Plan, state: &State, cache: &Cache) {
         Act::Fire(JobName { members, .. }) => members,
         Act::Nothing | Act::Withdraw(_) => 0,
     };
+    pass.finish = done(&cache.objects, riding);
     for decision in &plan.decisions {
         let mask = facts::members([&decision.uid]);
         if decision.verdict.is_held() {
@@ -111,6 +118,11 @@ pub fn has_work(pass: &Pass, cache: &Cache, step: Step) -> bool {
         object.deleting().map(|_| (job, object))
     };
     match step {
+        Step::Finish(member) => has(pass.finish, member),
+        Step::Kept(index) => {
+            let keeps = (0..MEMBERS).any(|m| has(pass.release, m) && pin(m) == index);
+            keeps && !cache.repositories[index].scan_due
+        }
         Step::Record(index) => pass.recordings[index] != Recording::Keep || pass.raise[index].is_some(),
         Step::Mark(member) => has(pass.mark | pass.unclaim, member),
         Step::Release(member) => has(pass.release, member),

@@ -83,6 +83,7 @@ impl Model {
             held_through: None,
             backoff: 0,
             counted: 0,
+            scan_due: false,
         };
         let mut objects = [object; MEMBERS];
         if self.appears {

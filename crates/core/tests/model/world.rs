@@ -74,7 +74,7 @@ pub struct Object {
     pub held: bool,
     /// `status.deletion.job`.
     pub claim: Option<JobName>,
-    /// `status.deletion.outcome` says that the data is gone.
+    /// `status.deletion.outcome` says that a Job proved the data gone.
     pub confirmed: bool,
     /// `status.deletion.attempts` is not 0.
     pub tried: bool,
@@ -82,12 +82,24 @@ pub struct Object {
 }
 
 impl Object {
+    /// Only to be released: proven gone by the Job it names.
+    pub fn done(&self) -> bool {
+        self.confirmed && self.claim.is_some()
+    }
+
     pub fn deleting(&self) -> Option<u8> {
         match self.life {
             Life::Deleting(at) => Some(at),
             Life::Live | Life::Gone => None,
         }
     }
+}
+
+/// Pending members that are only to be released: proven gone, and no Job includes them any more.
+pub fn done(objects: &[Object; MEMBERS], riding: Mask) -> Mask {
+    (0..MEMBERS)
+        .filter(|&m| objects[m].deleting().is_some() && objects[m].done() && !has(riding, m))
+        .fold(0, |mask, m| mask | bit(m))
 }
 
 /// The annotation `allow-mass-deletion`.
@@ -116,6 +128,8 @@ pub struct Repository {
     pub backoff: u8,
     /// The last Job whose failure was counted.
     pub counted: u8,
+    /// A scan is due, for what was kept.
+    pub scan_due: bool,
 }
 
 /// The schedule.
@@ -209,8 +223,10 @@ pub enum Act {
 /// The next request of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
+    Finish(usize),
     Record(usize),
     Mark(usize),
+    Kept(usize),
     Release(usize),
     Act,
     Lock,
@@ -241,6 +257,8 @@ pub struct Pass {
     pub mark: Mask,
     pub unclaim: Mask,
     pub release: Mask,
+    /// Members that are only to be released.
+    pub finish: Mask,
     pub act: Act,
     pub claimed: Mask,
     pub unjustified: Mask,
