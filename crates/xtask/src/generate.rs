@@ -6,6 +6,7 @@
 mod crds;
 mod fields;
 mod reasons;
+mod rules;
 mod values;
 
 use std::fs;
@@ -92,6 +93,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(values::readme(workspace)?);
     files.push(fields::page());
     files.push(reasons::page());
+    files.push(rules::page());
     Ok(files)
 }
 

@@ -6,7 +6,7 @@
 //! **Assumes.** Only external, destructive members get here; rules that keep data have had their say.
 
 use super::facts::{HeldCondition, MemberFacts, RepositoryFacts};
-use super::guard::stamp_is_fresh;
+use super::guard::is_own_prune;
 use super::settings::Settings;
 use super::verdict::{DeleteReason, HeldReason, Verdict};
 use jiff::Timestamp;
@@ -58,7 +58,8 @@ pub fn is_tripped(breaker: Breaker) -> bool {
 
 /// Whether a member was part of a hold: its own condition says so, or its deletion is not after the newest one
 /// ever judged held on an object of the lane (`held_through`, the latest of them). The second witness does not
-/// bind a member that was stamped before its deletion: retention goes on while a wave is held.
+/// bind a prune that was stamped before its deletion: retention goes on while a wave is held. The other stamps
+/// either keep the data or, in a namespace torn down, count as external: those it binds.
 #[must_use]
 pub fn is_latched(member: &MemberFacts, held_through: Option<Timestamp>) -> bool {
     let by_condition = match member.held {
@@ -73,7 +74,7 @@ pub fn is_latched(member: &MemberFacts, held_through: Option<Timestamp>) -> bool
 /// Deletion times are whole seconds, so a stamp in the same second was before it: stamps are only ever written to
 /// live objects, but for the re-stamp of an upgrade.
 fn stamped_before_deletion(member: &MemberFacts) -> bool {
-    stamp_is_fresh(member)
+    is_own_prune(member, false)
         && !member.restamped
         && member
             .pruned_at

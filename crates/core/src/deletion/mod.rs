@@ -7,7 +7,8 @@
 //! calls [`wave()`] a second time with facts read live and fires only what [`Plan::confirm`] leaves.
 //!
 //! Where to look: [`guard`] has rules 1 to 8 of 3.3, [`breaker`] rule 9 and the latch, [`ack`] the
-//! acknowledgement, [`batch`] what rides and when, [`messages`] the sentences people read.
+//! acknowledgement, [`batch`] what rides and when, [`messages`] the sentences people read, [`table`] all of it as
+//! rows.
 
 pub mod ack;
 pub mod batch;
@@ -19,6 +20,7 @@ pub mod names;
 pub mod plan;
 mod report;
 pub mod settings;
+pub mod table;
 pub mod verdict;
 mod wake;
 pub mod wave;

@@ -210,8 +210,15 @@ impl<'a> LaneFacts<'a> {
     ) -> Breaker {
         let mut count = 0;
         for member in judged {
+            // One that is pinned elsewhere needs the acknowledgement of that object, and is not deleted here anyway.
+            let pinned_here = match (&member.member.pin, &member.member.repository) {
+                (Some(pin), Resolution::Resolved(key)) => pin == key,
+                (Some(_), Resolution::Gone | Resolution::Unreadable) => false,
+                (None, _) => true,
+            };
             member.covered = member
                 .repository
+                .filter(|_| pinned_here)
                 .and_then(|index| acknowledgements[index].in_force)
                 .is_some_and(|effective| member.member.deleted_at <= effective);
             count += usize::from(member.could_be_destructive && !member.covered);

@@ -165,3 +165,17 @@ fn the_value_to_copy_is_one_that_is_read_back() {
     assert_eq!(render(t(0)), "2027-01-15T08:00:00Z");
     assert_eq!(parse(&render(t(7))), Some(t(7)));
 }
+
+/// What is pinned to one object is not covered, and so counts, whatever another object's acknowledgement says.
+#[test]
+fn an_acknowledgement_does_not_cover_what_is_pinned_to_another_object() {
+    let mut elsewhere = member("a", 100);
+    elsewhere.pin = Some(other());
+    let mut lane = lane_with_threshold(2, vec![elsewhere, member("b", 200)]);
+    lane.repositories.push(repository(other()));
+    acknowledge(&mut lane.repositories[0], 150);
+    let plan = decide(&lane);
+    assert_eq!(of(&plan, "a").verdict.wait(), Some(Wait::RepositoryMismatch));
+    assert!(of(&plan, "b").verdict.is_held(), "{:?}", of(&plan, "b"));
+    assert!(plan.repositories.iter().all(|repository| repository.count == 2));
+}

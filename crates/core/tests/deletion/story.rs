@@ -114,3 +114,16 @@ fn case_79_a_cascade_of_700_is_held_while_prunes_go_on_and_drains_in_four_batche
         "the latch went with the last of them"
     );
 }
+
+/// In a namespace torn down with Delete the children of a policy that went count as external, so the lane's latch
+/// binds them as it binds all that were counted.
+#[test]
+fn the_latch_binds_children_of_a_policy_that_count_as_external() {
+    let mut child = member("a", 100);
+    child.stamp = Stamp::PolicyCascade;
+    child.pruned_at = Some(t(100));
+    let mut lane = torn_down(OnNamespaceDelete::Delete, child);
+    assert!(decide(&lane).decisions[0].verdict.deletes());
+    lane.repositories[0].held_through = Some(t(100));
+    assert!(decide(&lane).decisions[0].verdict.is_held());
+}

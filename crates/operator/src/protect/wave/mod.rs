@@ -9,10 +9,12 @@
 //! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
 //!
 //! Where to look: [`observe`], [`proven`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
-//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock.
+//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
+//! [`foresee`] is for those who ask what a pass would decide.
 
 mod facts;
 mod fire;
+pub mod foresee;
 mod judge;
 mod lease;
 mod live;
@@ -27,6 +29,8 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
+pub use memory::touched;
+
 use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
@@ -39,6 +43,8 @@ use std::time::Duration;
 
 /// How soon a lane with a live Job is looked at again when no event comes.
 const LIVE_AGAIN: Duration = Duration::from_secs(15);
+/// How soon a write that was refused is tried again when no event comes.
+const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 /// How soon the world is asked again for what was just written.
 const CATCH_UP: Duration = Duration::from_millis(500);
 
@@ -60,9 +66,10 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
-    let jobs = observe::jobs(ctx, key, lock.as_ref()).await?;
+    let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
     let proven = proven::prove(ctx, &pending).await?;
-    let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
+    let (world, home) = (&ctx.world, &ctx.settings.namespace);
+    let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs
         .iter()
         // Of another lane's object (it is gone): that lane settles it, this one only waits.
@@ -75,10 +82,12 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(CATCH_UP));
     }
 
+    let mut refused = release::finish(ctx, &observed.done).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
     records::before(ctx, &mut observed, &plan).await?;
-    mark::mark(ctx, &observed, &plan, &proven, now).await?;
-    release::release(ctx, &observed, &plan).await?;
+    refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    records::kept(ctx, &mut observed, &plan, now).await?;
+    refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     match (plan.withdraw, &plan.fire, &lock) {
         (Some(why), _, _) => {
@@ -96,14 +105,26 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     }
     records::after(ctx, &mut observed, &plan, now).await?;
     count(ctx, key, &plan);
-    Ok(next)
+    // What was refused to one member kept no other waiting.
+    Ok(if refused {
+        sooner(next, REFUSED_AGAIN)
+    } else {
+        next
+    })
 }
 
 /// What a pass would decide from the world alone: facts and decision, nothing read live, nothing written. For the
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(ctx, key, &[], &proven::Proven::default(), &Live::default());
+    let observed = observe::lane(
+        &ctx.world,
+        &ctx.settings.namespace,
+        key,
+        &[],
+        &proven::Proven::default(),
+        &Live::default(),
+    );
     wave(&observed.lane, &settings(ctx), now)
 }
 
@@ -148,10 +169,7 @@ fn count(ctx: &Context, key: &LaneKey, plan: &Plan) {
         (own.count(), held)
     };
     for repository in &plan.repositories {
-        let kind = match &repository.key {
-            RepositoryKey::Repository { .. } => RepositoryKind::Repository,
-            RepositoryKey::ClusterRepository { .. } => RepositoryKind::ClusterRepository,
-        };
+        let kind = RepositoryKind::from(&repository.key);
         let (pending, held) = figures(Some(&repository.key));
         ctx.metrics.wave(kind, repository.key.name(), pending, held);
     }

@@ -9,17 +9,18 @@
 use super::facts::{self, Around};
 use super::lease::Lock;
 use super::live::Live;
+use super::member;
 use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
-use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
-use crate::world::{Pending, ResolvedTo};
+use crate::world::{Pending, ResolvedTo, World};
 use holdfast_api::names;
 use holdfast_core::deletion::{Cache, Lane, LiveBatch, MemberFacts, OwnMover, Resolution, Sharing};
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A batch Job of the lane that is not reaped.
@@ -50,6 +51,8 @@ pub struct Observed {
     pub repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>>,
     /// Its Jobs that are not reaped.
     pub jobs: Vec<BatchJob>,
+    /// Snapshots whose data a Job proved gone and whose Job is gone too: no members any more, only to be released.
+    pub done: Vec<Arc<SnapshotView>>,
     /// Where a member stands in the lane, by UID.
     index: HashMap<String, usize>,
 }
@@ -64,20 +67,38 @@ impl Observed {
     /// Whether a Job of the lane includes a member.
     #[must_use]
     pub fn rides(&self, uid: &str) -> bool {
-        self.jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
+        rides(&self.jobs, uid)
     }
 }
 
-/// The batch Jobs of a lane, those that only the lock knows of included, with their pods looked at live.
+fn rides(jobs: &[BatchJob], uid: &str) -> bool {
+    jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
+}
+
+/// The batch Jobs of a lane, those that only the lock or a claim knows of included, with their pods looked at live.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<Vec<BatchJob>, Error> {
+pub async fn jobs(
+    ctx: &Context,
+    key: &LaneKey,
+    lock: Option<&Lock>,
+    pending: &[Pending],
+) -> Result<Vec<BatchJob>, Error> {
     let mut views: Vec<Arc<JobView>> = ctx.world.batch_jobs();
     views.retain(|job| belongs(ctx, key, job));
-    if let Some(named) = lock.and_then(Lock::job)
-        && !views.iter().any(|j| j.key() == named)
-    {
+    let named: BTreeSet<ObjectKey> = match lock {
+        Some(lock) => lock.job().into_iter().collect(),
+        // Without a lock (the repository object went or is made anew) the claims say which Job there may be.
+        None => pending
+            .iter()
+            .filter_map(|p| claimed_by(ctx, &p.snapshot))
+            .collect(),
+    };
+    for named in named {
+        if views.iter().any(|j| j.key() == named) {
+            continue;
+        }
         // Created a moment ago, or reaped: the watch does not say which.
         let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &named.namespace);
         let found = api.get_opt(&named.name).await?;
@@ -96,7 +117,7 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
         let (started, why_not) = if job.is_terminal() {
             (true, String::new())
         } else {
-            let pods = outcome::pods(&ctx.client, &job.key().namespace, job.uid()).await?;
+            let pods = outcome::pods(&ctx.client, &job).await?;
             match (facts::started(&job, &pods), outcome::judge(pods)) {
                 (true, _) | (false, outcome::Read::Outcome { .. }) => (true, String::new()),
                 (false, outcome::Read::Unreadable(why)) => (false, why),
@@ -123,6 +144,15 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
     Ok(jobs)
 }
 
+fn claimed_by(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
+    let job = member::claim(snapshot)?;
+    let pin = snapshot.pin()?;
+    Some(ObjectKey::new(
+        pin.namespace().unwrap_or(&ctx.settings.namespace),
+        job,
+    ))
+}
+
 /// By the repository object it works for; and by the physical repository, should that object be gone.
 fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
     let by_object = job
@@ -136,12 +166,22 @@ fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
     by_object || by_id
 }
 
-/// Puts a lane together. What `live` has read takes the place of what the world says.
+/// Puts a lane together. What `live` has read takes the place of what the world says. `home` is the operator's
+/// namespace.
 #[must_use]
-pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, live: &Live) -> Observed {
-    let pending = ctx.world.pending(key);
-    let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = ctx
-        .world
+pub fn lane(
+    world: &World,
+    home: &str,
+    key: &LaneKey,
+    jobs: &[BatchJob],
+    proven: &Proven,
+    live: &Live,
+) -> Observed {
+    let (done, pending): (Vec<Pending>, Vec<Pending>) = world
+        .pending(key)
+        .into_iter()
+        .partition(|p| member::is_confirmed(&p.snapshot) && !rides(jobs, p.snapshot.uid()));
+    let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = world
         .repositories_of(key)
         .into_iter()
         .map(|view| (view.key.clone(), view))
@@ -154,7 +194,8 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         }
     }
     let gather = Gather {
-        ctx,
+        world,
+        home,
         key,
         proven,
         live,
@@ -165,7 +206,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         .enumerate()
         .map(|(n, m)| (m.uid.clone(), n))
         .collect();
-    let unplaced = ctx.world.unplaced(key).iter().map(|p| gather.member(p)).collect();
+    let unplaced = world.unplaced(key).iter().map(|p| gather.member(p)).collect();
     let lane = Lane {
         repositories: repositories
             .values()
@@ -174,7 +215,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         members,
         unplaced,
         live: live_batch(jobs),
-        cache: if ctx.world.is_synced() {
+        cache: if world.is_synced() {
             Cache::Synced
         } else {
             Cache::Cold
@@ -183,7 +224,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         api_going_away: proven.api_going_away,
         live_jobs_in_cluster: live
             .jobs_in_cluster
-            .unwrap_or_else(|| u32::try_from(ctx.world.live_batches()).unwrap_or(u32::MAX)),
+            .unwrap_or_else(|| u32::try_from(world.live_batches()).unwrap_or(u32::MAX)),
     };
     let views = pending
         .into_iter()
@@ -194,6 +235,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         views,
         repositories,
         jobs: jobs.to_vec(),
+        done: done.into_iter().map(|p| p.snapshot).collect(),
         index,
     }
 }
@@ -220,7 +262,8 @@ fn live_batch(jobs: &[BatchJob]) -> Option<LiveBatch> {
 }
 
 struct Gather<'a> {
-    ctx: &'a Context,
+    world: &'a World,
+    home: &'a str,
     key: &'a LaneKey,
     proven: &'a Proven,
     live: &'a Live,
@@ -230,10 +273,10 @@ impl Gather<'_> {
     fn member(&self, pending: &Pending) -> MemberFacts {
         let view = &pending.snapshot;
         let own = view.key();
-        let world = &self.ctx.world;
+        let world = self.world;
         let repository = self.resolution(view);
         let place = match &repository {
-            Resolution::Resolved(key) => key.namespace().unwrap_or(&self.ctx.settings.namespace),
+            Resolution::Resolved(key) => key.namespace().unwrap_or(self.home),
             Resolution::Gone | Resolution::Unreadable => "",
         };
         let sharing = match view
@@ -245,18 +288,18 @@ impl Gather<'_> {
         };
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(self.ctx, view),
-            namespace: facts::namespace(self.live.namespace(self.ctx, &own.namespace)),
+            owner: self.live.owner(world, self.proven, view),
+            namespace: facts::namespace(self.live.namespace(world, &own.namespace)),
             sharing,
             mover: self.mover(view),
-            place: facts::place(place, self.live.namespace(self.ctx, place)),
+            place: facts::place(place, self.live.namespace(world, place)),
             repository,
         };
         facts::member(view, around)
     }
 
     fn resolution(&self, view: &SnapshotView) -> Resolution {
-        match self.ctx.world.resolve(view) {
+        match self.world.resolve(view) {
             ResolvedTo::Repository(key) => match facts::elsewhere(view, self.key) {
                 // The object is there, and connected to another repository than the one its snapshot is in: an id
                 // that is absent here proves nothing. As a key that is not of this lane it waits, by rule 8.
@@ -282,8 +325,8 @@ impl Gather<'_> {
     }
 
     fn mover(&self, view: &SnapshotView) -> OwnMover {
-        let mut jobs = self.ctx.world.jobs_of(view.uid());
-        let missing = missing_job(self.ctx, view);
+        let mut jobs = self.world.jobs_of(view.uid());
+        let missing = missing_job(self.world, view);
         if let Some(found) = missing.as_ref().and_then(|j| self.proven.present_jobs.get(j)) {
             jobs.push(Arc::clone(found));
         }

@@ -1,14 +1,15 @@
-//! What the world alone does not prove, looked for live: the definition of Snapshot, repository objects and policies
-//! that seem to be gone, and backup Jobs that a Snapshot names and the watch has not delivered.
+//! What the world alone does not prove, looked for live: the definition of Snapshot, repository objects, policies and
+//! schedules that seem to be gone, and backup Jobs that a Snapshot names and the watch has not delivered.
 //!
 //! **Promises.** Absence in a cache frees nothing. One read for each distinct object.
 
 use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, SnapshotView};
-use crate::world::{Pending, ResolvedTo};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use crate::world::{Pending, ResolvedTo, World};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
@@ -24,6 +25,8 @@ pub struct Proven {
     pub repositories: BTreeSet<RepositoryKey>,
     /// Policies that exist although the world does not have them.
     pub policies: BTreeSet<ObjectKey>,
+    /// Schedules that exist although the world does not have them.
+    pub schedules: BTreeMap<ObjectKey, ObjectMeta>,
     /// Backup Jobs that were looked for and are not there.
     pub absent_jobs: BTreeSet<ObjectKey>,
     /// Backup Jobs that are there although the world does not have them.
@@ -42,6 +45,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
     proven.api_going_away = api_going_away(ctx).await?;
     let mut looked_for = BTreeSet::new();
     let mut policies = BTreeSet::new();
+    let mut schedules = BTreeSet::new();
     for Pending { snapshot, .. } in pending {
         if ctx.world.resolve(snapshot) == ResolvedTo::Gone {
             match (snapshot.pin(), snapshot.policy()) {
@@ -54,7 +58,13 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
                 (None, None) => {}
             }
         }
-        if let Some(job) = missing_job(ctx, snapshot) {
+        if let Some((_, name)) = snapshot.schedule_owner() {
+            let key = ObjectKey::new(snapshot.key().namespace, name);
+            if ctx.world.schedule(&key).is_none() {
+                schedules.insert(key);
+            }
+        }
+        if let Some(job) = missing_job(&ctx.world, snapshot) {
             let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &job.namespace);
             match api
                 .get_opt(&job.name)
@@ -71,6 +81,13 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
             proven.repositories.insert(key);
         }
     }
+    for key in schedules {
+        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
+            Api::namespaced(ctx.client.clone(), &key.namespace);
+        if let Some(found) = api.get_opt(&key.name).await? {
+            proven.schedules.insert(key, found.metadata);
+        }
+    }
     for key in policies {
         // A policy that is known names a repository that is not there; only one that is unknown is in doubt.
         if ctx.world.policy(&key).is_none() {
@@ -85,9 +102,9 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
 }
 
 /// The backup Job that a Snapshot without an id names and the world does not have.
-pub fn missing_job(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
+pub fn missing_job(world: &World, snapshot: &SnapshotView) -> Option<ObjectKey> {
     let named = snapshot.status.as_ref()?.job.as_ref()?;
-    if snapshot.snapshot_id().is_some() || !ctx.world.jobs_of(snapshot.uid()).is_empty() {
+    if snapshot.snapshot_id().is_some() || !world.jobs_of(snapshot.uid()).is_empty() {
         return None;
     }
     Some(ObjectKey::new(snapshot.key().namespace, &named.name))
@@ -120,7 +137,7 @@ async fn api_going_away(ctx: &Context) -> Result<bool, Error> {
 #[must_use]
 pub fn own_jobs(ctx: &Context, proven: &Proven, view: &SnapshotView) -> Vec<Arc<JobView>> {
     let mut jobs = ctx.world.jobs_of(view.uid());
-    if let Some(found) = missing_job(ctx, view).and_then(|j| proven.present_jobs.get(&j)) {
+    if let Some(found) = missing_job(&ctx.world, view).and_then(|j| proven.present_jobs.get(&j)) {
         jobs.push(Arc::clone(found));
     }
     jobs.retain(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP));
