@@ -52,10 +52,19 @@ async fn rows_are(scenario: &Scenario, wanted: &BTreeSet<String>) -> Result<BTre
     .await
 }
 
-async fn catalog(scenario: &Scenario) -> Result<CatalogStatus> {
+/// What the repository says once a scan has ended with this many rows.
+async fn ended(scenario: &Scenario, rows: i64) -> Result<CatalogStatus> {
     let api: Api<Repository> = scenario.lab.api(&scenario.namespace);
-    let status = api.get(REPOSITORY).await?.status.context("a status")?;
-    status.catalog.context("what the scan saw")
+    until("the end of the scan", Duration::from_secs(60), || async {
+        let status = api.get(REPOSITORY).await?.status.context("a status")?;
+        let catalog = status.catalog.context("what the scan saw")?;
+        Ok(if catalog.discovered_backup_count == Some(rows) {
+            Look::Done(catalog)
+        } else {
+            Look::Not(format!("{catalog:?}"))
+        })
+    })
+    .await
 }
 
 #[tokio::test]
@@ -105,11 +114,8 @@ async fn kept_data_reappears_by_itself_and_its_rows_never_touch_it() -> Result<(
             Some(ns)
         );
     }
-    let seen = catalog(&scenario).await?;
-    assert_eq!(
-        (seen.discovered_backup_count, seen.scan_due, seen.last_error),
-        (Some(5), None, None)
-    );
+    let seen = ended(&scenario, 5).await?;
+    assert_eq!((seen.scan_due, seen.last_error), (None, None));
     assert!(
         scenario.snapshot("by-hand").await?.is_some(),
         "what has an object gets no row"

@@ -23,8 +23,11 @@ use kube::api::{Api, PropagationPolicy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds that a bootstrap or listing Job may take.
+/// Seconds that a bootstrap Job may take.
 const DEADLINE_SECONDS: i64 = 120;
+/// Seconds that a listing Job may take: one of 10,000 snapshots reads as many objects. Less than what it posts is
+/// remembered for (`runtime::results::SCAN_LIFE`).
+const LIST_DEADLINE_SECONDS: i64 = 1_500;
 
 /// Carries out one step and says when to look again.
 pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp) -> Result<Next, Error> {
@@ -242,6 +245,7 @@ async fn list(ctx: &Context, facts: &Facts, request: &due::Request) -> Result<Ne
         return Ok(Next::After(Duration::from_secs(2)));
     };
     let mut mover = mover(ctx, facts, names::OP_LIST, Operation::List {});
+    mover.active_deadline_seconds = LIST_DEADLINE_SECONDS;
     let scan = scan_name(facts, request);
     mover.document.results = Some(ResultsEndpoint {
         address: endpoint.address,
