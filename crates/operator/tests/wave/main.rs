@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalog;
+mod conformance;
 mod edges;
 mod others;
 mod server;
 mod story;
+mod sweep;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -16,7 +16,6 @@ mod tests;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::world::keys::ObjectKey;
-use jiff::Timestamp;
 
 /// One pass over one policy.
 ///
@@ -39,7 +38,7 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         snapshots: ctx.world.snapshots_of_policy(key),
         policy,
     };
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let decision = decide::decide(&facts, now);
     act::carry_out(ctx, key, &facts, decision, now).await
 }
