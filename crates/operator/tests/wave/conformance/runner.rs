@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Bodies and how they are named.
 #[derive(Debug, Clone, Copy)]
-pub enum As {
+enum As {
     Json,
     Merge,
     Patch,
@@ -50,13 +50,38 @@ impl Runner {
     }
 
     /// One operation; `path` may have a query. Answers with the body as it came.
-    pub async fn ask(&mut self, name: &str, method: Method, path: &str, body: Option<(As, Value)>) -> Value {
+    async fn ask(&mut self, name: &str, method: Method, path: &str, body: Option<(As, Value)>) -> Value {
         let (code, text) = self.send(method, path, body).await;
         let raw: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "text": text }));
         let told = self.told(&raw);
         self.log
             .push((name.to_owned(), json!({ "code": code, "answer": told })));
         raw
+    }
+
+    pub async fn get(&mut self, name: &str, path: &str) -> Value {
+        self.ask(name, Method::GET, path, None).await
+    }
+
+    pub async fn post(&mut self, name: &str, path: &str, body: Value) -> Value {
+        self.ask(name, Method::POST, path, Some((As::Json, body))).await
+    }
+
+    pub async fn put(&mut self, name: &str, path: &str, body: Value) -> Value {
+        self.ask(name, Method::PUT, path, Some((As::Json, body))).await
+    }
+
+    pub async fn merge(&mut self, name: &str, path: &str, body: Value) -> Value {
+        self.ask(name, Method::PATCH, path, Some((As::Merge, body))).await
+    }
+
+    pub async fn patch(&mut self, name: &str, path: &str, body: Value) -> Value {
+        self.ask(name, Method::PATCH, path, Some((As::Patch, body))).await
+    }
+
+    pub async fn delete(&mut self, name: &str, path: &str, options: Value) -> Value {
+        self.ask(name, Method::DELETE, path, Some((As::Json, options)))
+            .await
     }
 
     /// Watches for a second: which events come for which objects.
@@ -153,11 +178,10 @@ impl Runner {
                 }
                 *text = text.replace(&self.namespace, "NS");
                 // Versions stand in sentences about preconditions.
-                if let Some(cut) = text.find("in object meta: ") {
-                    let digits = text[cut + 16..].chars().all(|c| c.is_ascii_digit());
-                    if digits {
-                        text.truncate(cut + 16);
-                    }
+                let sentence = "does not match the ResourceVersion in record (";
+                if let Some((before, after)) = text.split_once(sentence) {
+                    let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+                    *text = format!("{before}{sentence}{after}");
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}

@@ -6,6 +6,7 @@
 
 pub mod lists;
 pub mod objects;
+mod parts;
 pub mod path;
 pub mod refusal;
 

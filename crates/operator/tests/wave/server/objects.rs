@@ -8,6 +8,7 @@
 //! **Assumes.** Bodies are well formed: nothing is defaulted, pruned or checked against a schema. A caller that puts or edits
 //! directly is the test itself, which may write anything.
 
+use super::parts::{changed, desired, drop_key, keep_apart, kind, parsed, text, tidy};
 use super::path::Place;
 use super::refusal::Refusal;
 use axum::http::StatusCode;
@@ -38,6 +39,8 @@ pub struct Event {
 pub struct Objects {
     pub by_path: BTreeMap<String, Value>,
     pub version: u64,
+    /// UIDs given so far, dry runs too.
+    uids: u64,
     pub events: Vec<Event>,
     /// Events up to here are forgotten.
     pub compacted: u64,
@@ -60,6 +63,7 @@ impl Objects {
         Self {
             by_path: BTreeMap::new(),
             version: 0,
+            uids: 0,
             events: Vec::new(),
             compacted: 0,
             answered: 0,
@@ -71,6 +75,11 @@ impl Objects {
     /// Now, as the API writes times.
     pub fn time(&self) -> String {
         self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    fn new_uid(&mut self) -> Value {
+        self.uids += 1;
+        json!(format!("00000000-0000-4000-8000-{:012}", self.uids))
     }
 
     /// Gives an object a new version, without an event.
@@ -109,10 +118,10 @@ impl Objects {
             Happened::Added
         };
         let time = self.time();
-        let version = self.version + 1;
+        let uid = self.new_uid();
         let meta = &mut object["metadata"];
         if meta["uid"].is_null() {
-            meta["uid"] = json!(format!("uid-{version}"));
+            meta["uid"] = uid;
         }
         if meta["creationTimestamp"].is_null() {
             meta["creationTimestamp"] = json!(time);
@@ -151,7 +160,7 @@ impl Objects {
         {
             return Err(Refusal::plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
+                "",
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -177,12 +186,15 @@ impl Objects {
             object["spec"] = json!({ "finalizers": ["kubernetes"] });
             object["status"] = json!({ "phase": "Active" });
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(name);
-        } else if place.has_status() {
+        } else if place.is_custom() {
             drop_key(&mut object, "status");
+        } else if place.has_status() {
+            object["status"] = json!({});
         }
         let time = self.time();
+        let uid = self.new_uid();
         let meta = &mut object["metadata"];
-        meta["uid"] = json!(format!("uid-{version}"));
+        meta["uid"] = uid;
         meta["creationTimestamp"] = json!(time);
         drop_key(meta, "deletionTimestamp");
         if place.has_generation() {
@@ -204,6 +216,14 @@ impl Objects {
         } else {
             path
         };
+        if let Change::Replace(body) = change
+            && body["metadata"]["name"] != name
+        {
+            let named = text(&body["metadata"]["name"]);
+            let message =
+                format!("the name of the object ({named}) does not match the name on the URL ({name})");
+            return Err(Refusal::plain(StatusCode::BAD_REQUEST, "BadRequest", &message));
+        }
         let old = self.by_path.get(own).cloned();
         let old = old.ok_or_else(|| Refusal::not_found(&place, name))?;
         let mut new = changed(&old, change)?;
@@ -212,7 +232,7 @@ impl Objects {
             let why = "Invalid value: 0: must be specified for an update";
             let field = "metadata.resourceVersion";
             return Err(Refusal::invalid(
-                kind(&old),
+                place.plural,
                 &place,
                 name,
                 field,
@@ -225,12 +245,9 @@ impl Objects {
         }
         let uid = &new["metadata"]["uid"];
         if !uid.is_null() && *uid != old["metadata"]["uid"] {
-            let why = format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                uid.as_str().unwrap_or_default(),
-                old["metadata"]["uid"].as_str().unwrap_or_default()
-            );
-            return Err(Refusal::conflict(&place, name, &why));
+            let why = format!("Invalid value: {uid}: field is immutable");
+            let (field, word) = ("metadata.uid", "FieldValueInvalid");
+            return Err(Refusal::invalid(kind(&old), &place, name, field, word, &why));
         }
         keep_apart(&place, of_status, &old, &mut new);
         tidy(&mut new);
@@ -268,13 +285,12 @@ impl Objects {
         if new == old || dry {
             return Ok(new);
         }
-        let ends = deleting && finalizers(&new).is_empty();
-        let happened = if ends {
-            Happened::Deleted
-        } else {
-            Happened::Modified
-        };
-        Ok(self.store(own, new, happened))
+        if deleting && finalizers(&new).is_empty() {
+            // The event has a version of its own, the answer has the last one of the object.
+            self.store(own, new.clone(), Happened::Deleted);
+            return Ok(new);
+        }
+        Ok(self.store(own, new, Happened::Modified))
     }
 
     pub fn delete(&mut self, path: &str, options: &Value, dry: bool) -> Result<Value, Refusal> {
@@ -282,19 +298,19 @@ impl Objects {
         let name = place.name.unwrap_or_default();
         let old = self.by_path.get(path).cloned();
         let mut object = old.ok_or_else(|| Refusal::not_found(&place, name))?;
-        for (key, field, word) in [
-            ("uid", "uid", "UID"),
-            ("resourceVersion", "resourceVersion", "ResourceVersion"),
-        ] {
+        for (key, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
             let wanted = &options["preconditions"][key];
-            let found = &object["metadata"][field];
+            let found = &object["metadata"][key];
             if !wanted.is_null() && wanted != found {
-                let why = format!(
-                    "Precondition failed: {word} in precondition: {}, {word} in object meta: {}",
-                    wanted.as_str().unwrap_or_default(),
-                    found.as_str().unwrap_or_default()
-                );
-                return Err(Refusal::conflict(&place, name, &why));
+                let (wanted, found) = (text(wanted), text(found));
+                return Err(Refusal::precondition(
+                    kind(&object),
+                    &place,
+                    name,
+                    word,
+                    wanted,
+                    found,
+                ));
             }
         }
         let before = object.clone();
@@ -336,87 +352,4 @@ impl Objects {
         }
         Ok(self.store(path, object, Happened::Modified))
     }
-}
-
-fn parsed(path: &str) -> Result<Place<'_>, Refusal> {
-    Place::parse(path).ok_or_else(|| {
-        Refusal::plain(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
-    })
-}
-
-fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap_or_default()
-}
-
-fn changed(old: &Value, change: &Change<'_>) -> Result<Value, Refusal> {
-    let mut new = old.clone();
-    match change {
-        Change::Replace(body) => new = (*body).clone(),
-        Change::Merge(body) => json_patch::merge(&mut new, body),
-        Change::Json(body) => {
-            let patch: json_patch::Patch =
-                serde_json::from_value((*body).clone()).map_err(|_| Refusal::patch())?;
-            json_patch::patch(&mut new, &patch).map_err(|_| Refusal::patch())?;
-        }
-    }
-    Ok(new)
-}
-
-/// What one kind of write may not touch is as it was.
-fn keep_apart(place: &Place<'_>, of_status: bool, old: &Value, new: &mut Value) {
-    if of_status {
-        let status = new["status"].take();
-        *new = old.clone();
-        new["status"] = status;
-    } else if place.has_status() {
-        new["status"] = old["status"].clone();
-    }
-    for key in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-    ] {
-        new["metadata"][key] = old["metadata"][key].clone();
-    }
-    for key in ["kind", "apiVersion"] {
-        new[key] = old[key].clone();
-    }
-}
-
-/// Without what counts as nothing.
-fn tidy(object: &mut Value) {
-    if let Some(map) = object.as_object_mut() {
-        map.retain(|_, v| !v.is_null());
-    }
-    if let Some(meta) = object["metadata"].as_object_mut() {
-        meta.retain(|_, v| {
-            !v.is_null()
-                && v.as_object().is_none_or(|m| !m.is_empty())
-                && v.as_array().is_none_or(|a| !a.is_empty())
-        });
-    }
-}
-
-fn drop_key(value: &mut Value, key: &str) {
-    if let Some(map) = value.as_object_mut() {
-        map.remove(key);
-    }
-}
-
-/// What a generation counts.
-fn desired(object: &Value) -> Value {
-    let mut object = object.clone();
-    for key in ["metadata", "status"] {
-        drop_key(&mut object, key);
-    }
-    object
 }

@@ -52,6 +52,30 @@ impl Refusal {
         Self::conflict(place, name, why)
     }
 
+    /// A precondition of a deletion does not hold. Here the API server names the kind.
+    pub fn precondition(
+        kind: &str,
+        place: &Place<'_>,
+        name: &str,
+        word: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Self {
+        let might = if word == "UID" {
+            "deleted and then recreated"
+        } else {
+            "modified"
+        };
+        let why = format!(
+            "the {word} in the precondition ({wanted}) does not match the {word} in record ({found}). The object might have been {might}"
+        );
+        let place = Place {
+            plural: kind,
+            ..*place
+        };
+        Self::conflict(&place, name, &why)
+    }
+
     /// The API server takes no more content in this namespace.
     pub fn terminating(place: &Place<'_>, name: &str, namespace: &str) -> Self {
         let sentence =
@@ -68,11 +92,10 @@ impl Refusal {
 
     /// A JSON patch that does not apply: the sentence by which the operator knows it.
     pub fn patch() -> Self {
-        Self::plain(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
-            "the server rejected our request due to an error in our request",
-        )
+        let message = "the server rejected our request due to an error in our request";
+        let mut refusal = Self::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        refusal.details = json!({});
+        refusal
     }
 
     /// One field of an object is refused.
@@ -83,9 +106,11 @@ impl Refusal {
             format!("{kind}.{}", place.group)
         };
         let message = format!("{named} \"{name}\" is invalid: {field}: {why}");
-        let mut details = json!({ "name": name, "kind": kind, "causes": [
-            { "reason": word, "message": why, "field": field },
-        ]});
+        let cause = json!({ "reason": word, "message": why, "field": field });
+        // Objects of our definitions are checked twice.
+        let twice = place.is_custom() && field != "metadata.resourceVersion";
+        let causes = vec![cause; if twice { 2 } else { 1 }];
+        let mut details = json!({ "name": name, "kind": kind, "causes": causes });
         if !place.group.is_empty() {
             details["group"] = json!(place.group);
         }
@@ -125,8 +150,11 @@ impl Refusal {
     pub fn body(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
-            "code": self.code.as_u16(), "reason": self.reason, "message": self.message,
+            "code": self.code.as_u16(), "message": self.message,
         });
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
         if !self.details.is_null() {
             body["details"] = self.details.clone();
         }

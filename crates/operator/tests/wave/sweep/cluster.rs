@@ -52,6 +52,8 @@ pub struct Cluster {
     seen: u64,
     /// A foreign hand changes each Snapshot right before so many of the operator's writes to it.
     pub storm: usize,
+    /// How long a container waits until it starts.
+    pub starts_after: Duration,
 }
 
 fn pods(job: &str) -> String {
@@ -149,6 +151,7 @@ impl Cluster {
             }
             (Stage::New, false) => {
                 run.trouble = self.model.begin();
+                run.due = Instant::now() + self.starts_after;
                 objects.put(&run.pod.clone(), pod(uid, run));
                 objects.edit(&run.job, |job| job["status"]["active"] = json!(1));
                 if run.trouble == Some(Trouble::NeverStarts) {

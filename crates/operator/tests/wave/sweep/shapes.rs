@@ -18,6 +18,8 @@ pub struct Shape {
     pub seconds: u64,
     /// See [`super::cluster::Cluster::storm`].
     pub storm: usize,
+    /// Seconds that a container waits until it starts.
+    pub starts_after: u64,
     /// Most Jobs in the cluster.
     pub cap: u32,
 }
@@ -30,6 +32,7 @@ pub const fn told(name: &'static str, scene: fn(&mut Scene<'_>), steps: fn() -> 
         steps,
         seconds: 180,
         storm: 0,
+        starts_after: 1,
         cap: 0,
     }
 }

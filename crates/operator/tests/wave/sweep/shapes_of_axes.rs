@@ -95,17 +95,20 @@ pub fn all() -> Vec<Shape> {
                 o["metadata"]["deletionTimestamp"] = json!("2027-01-15T08:00:00Z")
             });
         }),
-        told(
-            "skipped before the container starts",
-            |s| plain(s, 3),
-            || {
-                vec![step(
-                    |o| job(o).is_some_and(|(_, j)| j["status"]["active"].is_null()),
-                    snapshot_path("s0"),
-                    skip,
-                )]
-            },
-        ),
+        Shape {
+            starts_after: 60,
+            ..told(
+                "skipped before the container starts",
+                |s| plain(s, 3),
+                || {
+                    vec![step(
+                        |o| job(o).is_some_and(|(_, j)| j["status"]["active"].is_null()),
+                        snapshot_path("s0"),
+                        skip,
+                    )]
+                },
+            )
+        },
         told(
             "skipped in flight",
             |s| plain(s, 2),
