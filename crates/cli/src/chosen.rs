@@ -28,7 +28,10 @@ pub async fn one(connection: &Connection, object: Option<&str>) -> Result<Found>
 fn only(found: Found) -> Result<Found> {
     if found.waves.len() > 1 {
         let names: Vec<String> = found.waves.iter().map(Wave::object).collect();
-        bail!("several waves are held here, name one of them: {}", names.join(", "));
+        bail!(
+            "several waves are held here, name one of them: {}",
+            names.join(", ")
+        );
     }
     Ok(found)
 }
@@ -119,7 +122,10 @@ mod tests {
             notes: Vec::new(),
         };
         let text = only(found).unwrap_err().to_string();
-        assert!(text.contains("repository/one -n a, repository/two -n a"), "{text}");
+        assert!(
+            text.contains("repository/one -n a, repository/two -n a"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -137,7 +143,10 @@ mod tests {
             text.starts_with("repository a/main, held since 10 min ago\n"),
             "{text}"
         );
-        assert!(text.contains("12 Snapshots, 2.0 KiB") && text.contains("note: x"), "{text}");
+        assert!(
+            text.contains("12 Snapshots, 2.0 KiB") && text.contains("note: x"),
+            "{text}"
+        );
         assert!(!text.contains("kubectl"), "{text}");
     }
 }

@@ -291,7 +291,8 @@ impl Reader<'_> {
         }
         let namespace = self.seen.only.as_ref().map(|_| self.namespace);
         let api: Api<JobView> = scoped(self.connection, namespace);
-        let ours = ListParams::default().labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY));
+        let ours =
+            ListParams::default().labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY));
         let asked = Asked {
             verb: "list",
             plural: "jobs",

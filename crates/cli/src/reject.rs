@@ -87,12 +87,19 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
         notes,
         ..Rejected::default()
     };
-    let (before, todo): (Vec<&Snapshot>, Vec<&Snapshot>) =
-        snapshots.iter().filter(|s| wave.holds(s)).partition(|s| is_marked(s));
+    let (before, todo): (Vec<&Snapshot>, Vec<&Snapshot>) = snapshots
+        .iter()
+        .filter(|s| wave.holds(s))
+        .partition(|s| is_marked(s));
     done.already = before.len();
     eprint!(
         "{}",
-        chosen::show(&wave, &done.notes, Timestamp::now(), Style::of(&std::io::stderr()))
+        chosen::show(
+            &wave,
+            &done.notes,
+            Timestamp::now(),
+            Style::of(&std::io::stderr())
+        )
     );
     if !todo.is_empty() {
         let question = format!(

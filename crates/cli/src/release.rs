@@ -75,7 +75,12 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     may(connection, wave).await?;
     eprint!(
         "{}",
-        chosen::show(wave, &found.notes, Timestamp::now(), Style::of(&std::io::stderr()))
+        chosen::show(
+            wave,
+            &found.notes,
+            Timestamp::now(),
+            Style::of(&std::io::stderr())
+        )
     );
     ask::confirm(&question(wave, &value), args.yes)?;
     write(connection, wave, &value).await?;

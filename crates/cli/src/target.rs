@@ -68,8 +68,13 @@ impl Target {
     pub fn repository(text: &str, namespace: &str) -> Result<RepositoryKey> {
         match Self::parse(text, namespace)? {
             Self::Repository(key) => Ok(key),
-            other @ (Self::Snapshot { .. } | Self::Schedule { .. } | Self::Policy { .. } | Self::Namespace(_)) => {
-                bail!("{other} holds no wave: name a repository, as in repository/NAME or clusterrepository/NAME")
+            other @ (Self::Snapshot { .. }
+            | Self::Schedule { .. }
+            | Self::Policy { .. }
+            | Self::Namespace(_)) => {
+                bail!(
+                    "{other} holds no wave: name a repository, as in repository/NAME or clusterrepository/NAME"
+                )
             }
         }
     }
@@ -81,7 +86,10 @@ impl Target {
         }
         match Self::parse(text, namespace)? {
             Self::Snapshot { name, .. } => Ok(name),
-            other @ (Self::Schedule { .. } | Self::Policy { .. } | Self::Repository(_) | Self::Namespace(_)) => {
+            other @ (Self::Schedule { .. }
+            | Self::Policy { .. }
+            | Self::Repository(_)
+            | Self::Namespace(_)) => {
                 bail!("{other} cannot be explained: only Snapshots can, as in snapshot/NAME")
             }
         }

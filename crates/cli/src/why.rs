@@ -1,9 +1,12 @@
 //! `why`: how the deletion of one Snapshot goes, in plain words.
 //!
-//! **Promises.** It repeats what the operator wrote into the object's status and says what will end it; it never
-//! guesses what the operator would decide.
+//! **Promises.** It repeats what the operator wrote into the object's status and says what will end it. Beside that it
+//! tells the facts and the rule that decides, by the operator's own code ([`explain`]); of an object that is not being
+//! deleted, what would happen if it were.
 
-use anyhow::{Result, bail};
+mod explain;
+
+use anyhow::Result;
 use holdfast_api::snapshot::DeletionStatus;
 use holdfast_api::{Snapshot, conditions, names};
 use jiff::Timestamp;
@@ -12,7 +15,9 @@ use kube::Api;
 
 use crate::connect::{Asked, Connection};
 use crate::style::{Style, ago, bytes};
-use crate::waves::{command_in, without_commands};
+use crate::target::Target;
+use crate::waves::{Output, command_in, without_commands};
+use explain::Explained;
 
 /// Arguments of `why`.
 #[derive(Debug, clap::Args)]
@@ -20,11 +25,17 @@ pub struct Args {
     /// The Snapshot, as snapshot/NAME.
     #[arg(value_name = "snapshot/NAME")]
     object: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Namespace of the operator.
+    #[arg(long, value_name = "NAMESPACE", default_value = names::OPERATOR_NAMESPACE)]
+    operator_namespace: String,
 }
 
 /// Runs `why`.
 pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<String> {
-    let name = name_of(&args.object)?;
+    let name = &Target::snapshot(&args.object, &connection.namespace)?;
     let asked = Asked {
         verb: "get",
         plural: "snapshots",
@@ -33,25 +44,16 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     };
     let api: Api<Snapshot> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let snapshot = api.get(name).await.map_err(|error| asked.failed(error))?;
-    Ok(tell(&snapshot, Timestamp::now(), style))
-}
-
-/// The name in `snapshot/NAME`.
-fn name_of(object: &str) -> Result<&str> {
-    let Some((kind, name)) = object.split_once('/') else {
-        bail!("{object:?} names no kind: write snapshot/{object}");
-    };
-    if !["snapshot", "snapshots", "kopiasnap"].contains(&kind.to_lowercase().as_str()) {
-        bail!("{kind} cannot be explained: only Snapshots can, as in snapshot/{name}");
+    let now = Timestamp::now();
+    let explained = explain::read(connection, &snapshot, &args.operator_namespace, now).await?;
+    match args.output {
+        Output::Table => Ok(tell(&snapshot, Some(&explained), now, style)),
+        Output::Json => explain::json(&snapshot, &explained),
     }
-    if name.is_empty() || name.contains('/') {
-        bail!("{object:?} names no Snapshot: write snapshot/NAME and choose the namespace with -n");
-    }
-    Ok(name)
 }
 
 /// Everything there is to say about `snapshot`.
-fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
+fn tell(snapshot: &Snapshot, explained: Option<&Explained>, now: Timestamp, style: Style) -> String {
     let metadata = &snapshot.metadata;
     let status = snapshot.status.clone().unwrap_or_default();
     let mut text = format!(
@@ -86,6 +88,7 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
     }
     let Some(deleted) = metadata.deletion_timestamp.as_ref().map(|time| time.0) else {
         text.push_str("It is not being deleted.\n");
+        text.push_str(&explained.map_or_else(String::new, |explained| explained.text(true, style)));
         return text;
     };
     text.push_str(&format!("It was deleted {} ({deleted}).\n\n", ago(deleted, now)));
@@ -126,6 +129,7 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
             names::SKIP_SNAPSHOT_CLEANUP
         ));
     }
+    text.push_str(&explained.map_or_else(String::new, |explained| explained.text(false, style)));
     match &status.deletion {
         Some(deletion) => text.push_str(&attempts(deletion, now)),
         None if held.is_none() && blocked.is_none() => text.push_str(

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use holdfast_core::deletion::messages::describe;
-use holdfast_core::deletion::{Decision, DeleteReason, RepositoryKey, RepositoryPlan, Verdict, Wait};
+use holdfast_core::deletion::{
+    Decision, DeleteReason, MemberFacts, RepositoryKey, RepositoryPlan, Verdict, Wait,
+};
 use holdfast_operator::protect::wave::foresee::WORDS;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::simulate;
@@ -112,8 +114,7 @@ pub struct Forecast {
 
 /// What would happen if `target` were deleted now.
 pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result<Forecast> {
-    cluster.record(now)?;
-    let after = simulate::delete(&cluster, target, now)?;
+    let after = after(&mut cluster, target, now)?;
     let mut told = Told::new(&cluster, &after, now)?;
     for foreseen in after.cluster.foresee(now)? {
         told.lane(&after.cluster, &foreseen);
@@ -136,8 +137,66 @@ pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result
     })
 }
 
+/// The cluster after the deletion, with all that the operator recorded before.
+pub fn after(cluster: &mut Cluster, target: &Target, now: Timestamp) -> Result<simulate::Simulated> {
+    // Deletion times are whole seconds: one of this very second comes after what was recorded.
+    let before = now.checked_sub(SignedDuration::from_secs(1)).unwrap_or(now);
+    cluster.record(before)?;
+    simulate::delete(cluster, target, now)
+}
+
+/// A decision in the words of conditions and docs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judged {
+    /// What becomes of the data.
+    pub outcome: Outcome,
+    /// Number of the rule that decides; 0 before rule 1.
+    pub rule: u8,
+    /// Its name.
+    pub rule_name: &'static str,
+    /// The reason's word.
+    pub reason: &'static str,
+    /// What the operator would write.
+    pub message: String,
+}
+
+impl Judged {
+    /// `partly`: others may count against the threshold that cannot be read.
+    pub fn of(
+        decision: &Decision,
+        member: &MemberFacts,
+        plan: Option<&RepositoryPlan>,
+        partly: bool,
+    ) -> Self {
+        let outcome = outcome(decision, partly);
+        let by_count = decision.verdict == Verdict::Delete(DeleteReason::BelowThreshold);
+        let message = match (outcome, plan) {
+            (Outcome::Unknown, Some(plan)) if by_count => perhaps(plan),
+            // The turn comes by itself; what is waited for then is not worth a word.
+            (Outcome::Deleted, _) => {
+                let now = Decision {
+                    not_yet: None,
+                    ..decision.clone()
+                };
+                describe(WORDS, member, &now, plan)
+            }
+            (Outcome::Held | Outcome::Kept | Outcome::Waits | Outcome::Unknown, _) => {
+                without_commands(&describe(WORDS, member, decision, plan)).to_owned()
+            }
+        };
+        Self {
+            outcome,
+            rule: decision.rule.number(),
+            rule_name: decision.rule.name(),
+            reason: reason(decision, outcome),
+            message,
+        }
+    }
+}
+
 /// The word for a decision. `partly`: others may count against the threshold that cannot be read.
-pub fn outcome(decision: &Decision, partly: bool) -> Outcome {
+fn outcome(decision: &Decision, partly: bool) -> Outcome {
     let wait = match decision.verdict {
         Verdict::InFlight => return Outcome::Deleted,
         Verdict::Held(_) => return Outcome::Held,
@@ -250,13 +309,9 @@ impl<'a> Told<'a> {
             let Some(member) = members.get(decision.uid.as_str()) else {
                 continue;
             };
-            let plan = foreseen
-                .plan
-                .repositories
-                .iter()
-                .find(|plan| Some(&plan.key) == decision.repository.as_ref());
-            let outcome = outcome(decision, partly);
-            let reason = reason(decision, outcome);
+            let plan = foreseen.plan_of(decision);
+            let judged = Judged::of(decision, member, plan, partly);
+            let (outcome, reason) = (judged.outcome, judged.reason);
             let asked = self.after.asked.contains(&decision.uid);
             // Of the others, only those that this deletion meets.
             if !asked && !touched && self.otherwise.get(&decision.uid) == Some(&(outcome, reason)) {
@@ -268,22 +323,16 @@ impl<'a> Told<'a> {
                 part.pending = plan.count;
                 part.at_least = partly;
             }
-            let message = match (outcome, plan) {
-                (Outcome::Unknown, Some(plan)) if decision.verdict.deletes() && decision.not_yet.is_none() => {
-                    perhaps(plan)
-                }
-                _ => without_commands(&describe(WORDS, member, decision, plan)).to_owned(),
-            };
             let rows = if asked { &mut part.asked } else { &mut part.already };
             let row = rows.entry((outcome, reason)).or_insert_with(|| Row {
                 outcome,
                 count: 0,
                 bytes: 0,
                 unknown_size: 0,
-                rule: decision.rule.number(),
-                rule_name: decision.rule.name(),
+                rule: judged.rule,
+                rule_name: judged.rule_name,
                 reason,
-                message,
+                message: judged.message,
                 snapshots: Vec::new(),
             });
             row.count += 1;
@@ -291,7 +340,8 @@ impl<'a> Told<'a> {
                 Some(bytes) => row.bytes = row.bytes.saturating_add(*bytes),
                 None => row.unknown_size += 1,
             }
-            row.snapshots.push(format!("{}/{}", member.namespace, member.name));
+            row.snapshots
+                .push(format!("{}/{}", member.namespace, member.name));
             self.unmet.retain(|uid| *uid != decision.uid);
         }
     }
@@ -304,7 +354,10 @@ impl<'a> Told<'a> {
             .map(|(key, sums)| {
                 let rows = |rows: BTreeMap<Group, Row>| -> Vec<Row> { rows.into_values().collect() };
                 let (asked, already) = (rows(sums.asked), rows(sums.already));
-                let holds = asked.iter().chain(&already).any(|row| row.outcome == Outcome::Held);
+                let holds = asked
+                    .iter()
+                    .chain(&already)
+                    .any(|row| row.outcome == Outcome::Held);
                 Part {
                     to_release: key.as_ref().filter(|_| holds).map(to_release),
                     repository: key.map(|key| key.to_string()),
@@ -330,7 +383,7 @@ fn perhaps(plan: &RepositoryPlan) -> String {
 }
 
 /// The sentence that says how a hold ends.
-fn to_release(key: &RepositoryKey) -> String {
+pub fn to_release(key: &RepositoryKey) -> String {
     let scope = key
         .namespace()
         .map(|namespace| format!(" -n {namespace}"))

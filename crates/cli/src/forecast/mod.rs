@@ -12,7 +12,7 @@ mod simulate;
 use anyhow::Result;
 use jiff::Timestamp;
 
-pub use judge::{Forecast, Outcome, forecast, outcome};
+pub use judge::{Forecast, Judged, Outcome, after, forecast, to_release};
 
 use crate::connect::Connection;
 use crate::read;
@@ -60,4 +60,4 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

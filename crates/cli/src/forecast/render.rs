@@ -17,7 +17,12 @@ pub fn json(found: &Forecast) -> Result<String> {
 pub fn table(found: &Forecast, style: Style) -> String {
     let totals: Vec<String> = Outcome::ALL
         .iter()
-        .map(|outcome| (outcome, found.totals.get(outcome.word()).copied().unwrap_or_default()))
+        .map(|outcome| {
+            (
+                outcome,
+                found.totals.get(outcome.word()).copied().unwrap_or_default(),
+            )
+        })
         .filter(|(_, count)| *count > 0)
         .map(|(outcome, count)| paint(style, *outcome, &format!("{count} {}", said(*outcome))))
         .collect();

@@ -43,7 +43,9 @@ pub fn delete(cluster: &Cluster, target: &Target, now: Timestamp) -> Result<Simu
         metadata.deletion_timestamp.get_or_insert_with(|| time.clone());
         metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty())
     };
-    after.repositories.retain_mut(|object| stays(&mut object.metadata));
+    after
+        .repositories
+        .retain_mut(|object| stays(&mut object.metadata));
     after.policies.retain_mut(|object| stays(&mut object.metadata));
     after.schedules.retain_mut(|object| stays(&mut object.metadata));
     after.snapshots.retain_mut(|object| stays(&mut object.metadata));
@@ -98,7 +100,12 @@ fn doomed_by(cluster: &mut Cluster, target: &Target) -> Result<BTreeSet<String>>
         }
         Target::Repository(key) => {
             let same = cluster.repositories.iter().filter(|object| object.key == *key);
-            find(same.map(|object| &object.metadata), target, key.namespace(), key.name())
+            find(
+                same.map(|object| &object.metadata),
+                target,
+                key.namespace(),
+                key.name(),
+            )
         }
         Target::Namespace(name) => {
             match cluster.namespaces.get(name) {

@@ -9,9 +9,9 @@
 use super::facts;
 use super::observe::Observed;
 use crate::context::{Context, Error};
-use crate::world::{NamespaceKnown, World};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
+use crate::world::{NamespaceKnown, World};
 use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule};
 use holdfast_core::deletion::{Batch, Owner};
 use k8s_openapi::api::core::v1::Namespace;
