@@ -3,7 +3,7 @@
 //! **Promises.** Reasons, rules and sentences are those of conditions and docs. Every Snapshot that would be deleted
 //! is counted exactly once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
 use holdfast_core::deletion::messages::describe;
@@ -249,7 +249,8 @@ fn reason(decision: &Decision, outcome: Outcome) -> &'static str {
     }
 }
 
-type Group = (Outcome, &'static str);
+/// Outcome, rule and reason.
+type Group = (Outcome, u8, &'static str);
 
 struct Told<'a> {
     after: &'a simulate::Simulated,
@@ -259,7 +260,7 @@ struct Told<'a> {
     /// What would become of those that are being deleted already if nothing else were.
     otherwise: HashMap<String, (Outcome, &'static str)>,
     /// UIDs not yet met in a decision.
-    unmet: Vec<String>,
+    unmet: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -290,7 +291,7 @@ impl<'a> Told<'a> {
             sizes: sizes.collect(),
             parts: BTreeMap::new(),
             otherwise,
-            unmet: after.asked.iter().cloned().collect(),
+            unmet: after.asked.clone(),
             after,
         })
     }
@@ -324,7 +325,7 @@ impl<'a> Told<'a> {
                 part.at_least = partly;
             }
             let rows = if asked { &mut part.asked } else { &mut part.already };
-            let row = rows.entry((outcome, reason)).or_insert_with(|| Row {
+            let row = rows.entry((outcome, judged.rule, reason)).or_insert_with(|| Row {
                 outcome,
                 count: 0,
                 bytes: 0,
@@ -342,7 +343,7 @@ impl<'a> Told<'a> {
             }
             row.snapshots
                 .push(format!("{}/{}", member.namespace, member.name));
-            self.unmet.retain(|uid| *uid != decision.uid);
+            self.unmet.remove(&decision.uid);
         }
     }
 

@@ -125,20 +125,14 @@ fn facts(
         Cascade::Delete => "Delete",
         Cascade::Unknown => "a value of a newer release",
     };
+    let schedule = format!("snapshotschedule {}", schedule.unwrap_or_default());
     let owner = match member.owner {
         Owner::None => "none".to_owned(),
-        other => format!(
-            "snapshotschedule {} {}, onScheduleDelete {cascade}",
-            schedule.unwrap_or_default(),
-            match other {
-                Owner::None => "is none",
-                Owner::Alive => "is there",
-                Owner::Gone => "is gone",
-                Owner::Replaced => "was created anew",
-                Owner::Terminating => "is being deleted",
-                Owner::Unknown => "cannot be read",
-            }
-        ),
+        Owner::Alive => format!("{schedule} is there, onScheduleDelete {cascade}"),
+        Owner::Gone => format!("{schedule} is gone, onScheduleDelete {cascade}"),
+        Owner::Replaced => format!("{schedule} was created anew, onScheduleDelete {cascade}"),
+        Owner::Terminating => format!("{schedule} is being deleted, onScheduleDelete {cascade}"),
+        Owner::Unknown => format!("{schedule} cannot be read, onScheduleDelete {cascade}"),
     };
     fact("owner", owner);
     fact(
