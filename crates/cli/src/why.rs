@@ -7,6 +7,7 @@
 mod explain;
 
 use anyhow::Result;
+use holdfast_api::shared::RepositoryKind;
 use holdfast_api::snapshot::DeletionStatus;
 use holdfast_api::{Snapshot, conditions, names};
 use jiff::Timestamp;
@@ -107,7 +108,16 @@ fn tell(snapshot: &Snapshot, explained: Option<&Explained>, now: Timestamp, styl
     }
     let held = true_condition(&status.conditions, conditions::DELETION_HELD);
     let blocked = true_condition(&status.conditions, conditions::DELETION_BLOCKED);
-    if let Some(held) = held {
+    if let Some(held) = held
+        && explained.is_some_and(Explained::ends_hold)
+    {
+        text.push_str(&format!(
+            "{} ({}, since {}), which has been decided about since.\n\n",
+            style.waits("It was held by the breaker"),
+            held.reason,
+            ago(held.last_transition_time.0, now)
+        ));
+    } else if let Some(held) = held {
         // The commands of the message follow on lines of their own.
         let shown = Condition {
             message: without_commands(&held.message).to_owned(),
@@ -159,9 +169,12 @@ fn paragraph(title: String, condition: &Condition, now: Timestamp) -> String {
 fn ends_hold(held: &Condition, snapshot: &Snapshot, style: Style) -> String {
     let metadata = &snapshot.metadata;
     let mut text = "It stays so until a person decides. Either\n".to_owned();
+    let release = release(snapshot).map_or_else(String::new, |command| {
+        format!("\n    {}\n  which does the same as:", style.strong(&command))
+    });
     match command_in(&held.message) {
         Some(command) => text.push_str(&format!(
-            "  delete the data of everything held so far on this repository:\n    {}\n",
+            "  delete the data of everything held so far on this repository:{release}\n    {}\n",
             style.strong(&command)
         )),
         None => text.push_str("  acknowledge the wave: `kubectl holdfast waves` shows the command,\n"),
@@ -176,6 +189,22 @@ fn ends_hold(held: &Condition, snapshot: &Snapshot, style: Style) -> String {
         ))
     ));
     text
+}
+
+/// The command that releases the wave of the repository that `snapshot` is pinned to.
+fn release(snapshot: &Snapshot) -> Option<String> {
+    let pin = snapshot.status.as_ref()?.resolved.as_ref()?.repository.as_ref()?;
+    let own = snapshot.metadata.namespace.as_ref();
+    let scope = match pin.kind {
+        RepositoryKind::Repository => format!(" -n {}", pin.namespace.as_ref().or(own)?),
+        RepositoryKind::ClusterRepository => String::new(),
+        RepositoryKind::Unknown => return None,
+    };
+    Some(format!(
+        "kubectl holdfast release {}/{}{scope}",
+        pin.kind.as_str().to_lowercase(),
+        pin.name
+    ))
 }
 
 /// What delete Jobs made of it so far.

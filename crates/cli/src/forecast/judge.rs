@@ -6,50 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
-use holdfast_core::deletion::messages::describe;
-use holdfast_core::deletion::{
-    Decision, DeleteReason, MemberFacts, RepositoryKey, RepositoryPlan, Verdict, Wait,
-};
-use holdfast_operator::protect::wave::foresee::WORDS;
+use holdfast_core::deletion::RepositoryKey;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::simulate;
+use super::words::{Judged, Outcome, outcome, reason, to_release};
 use crate::cluster::{Cluster, Foreseen};
 use crate::target::Target;
-use crate::waves::without_commands;
-
-/// What becomes of the data of a Snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// Gone from the repository.
-    Deleted,
-    /// Held by the breaker until a person decides.
-    Held,
-    /// The object goes, the data stays (or there is none).
-    Kept,
-    /// Nothing happens until something else does.
-    Waits,
-    /// Not to be told with what can be read.
-    Unknown,
-}
-
-impl Outcome {
-    /// Every outcome, in the order of tables.
-    pub const ALL: [Self; 5] = [Self::Deleted, Self::Held, Self::Kept, Self::Waits, Self::Unknown];
-
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Deleted => "deleted",
-            Self::Held => "held",
-            Self::Kept => "kept",
-            Self::Waits => "waits",
-            Self::Unknown => "unknown",
-        }
-    }
-}
 
 /// Snapshots with the same outcome for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -128,6 +92,7 @@ pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result
     }
     let mut notes = after.cluster.notes.clone();
     notes.extend(remarks(&after.cluster, target, &repositories, unguarded));
+    notes.extend(volumes(&cluster, target));
     Ok(Forecast {
         delete: target.to_string(),
         snapshots: after.asked.len(),
@@ -143,110 +108,6 @@ pub fn after(cluster: &mut Cluster, target: &Target, now: Timestamp) -> Result<s
     let before = now.checked_sub(SignedDuration::from_secs(1)).unwrap_or(now);
     cluster.record(before)?;
     simulate::delete(cluster, target, now)
-}
-
-/// A decision in the words of conditions and docs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Judged {
-    /// What becomes of the data.
-    pub outcome: Outcome,
-    /// Number of the rule that decides; 0 before rule 1.
-    pub rule: u8,
-    /// Its name.
-    pub rule_name: &'static str,
-    /// The reason's word.
-    pub reason: &'static str,
-    /// What the operator would write.
-    pub message: String,
-}
-
-impl Judged {
-    /// `partly`: others may count against the threshold that cannot be read.
-    pub fn of(
-        decision: &Decision,
-        member: &MemberFacts,
-        plan: Option<&RepositoryPlan>,
-        partly: bool,
-    ) -> Self {
-        let outcome = outcome(decision, partly);
-        let by_count = decision.verdict == Verdict::Delete(DeleteReason::BelowThreshold);
-        let message = match (outcome, plan) {
-            (Outcome::Unknown, Some(plan)) if by_count => perhaps(plan),
-            // The turn comes by itself; what is waited for then is not worth a word.
-            (Outcome::Deleted, _) => {
-                let now = Decision {
-                    not_yet: None,
-                    ..decision.clone()
-                };
-                describe(WORDS, member, &now, plan)
-            }
-            (Outcome::Held | Outcome::Kept | Outcome::Waits | Outcome::Unknown, _) => {
-                without_commands(&describe(WORDS, member, decision, plan)).to_owned()
-            }
-        };
-        Self {
-            outcome,
-            rule: decision.rule.number(),
-            rule_name: decision.rule.name(),
-            reason: reason(decision, outcome),
-            message,
-        }
-    }
-}
-
-/// The word for a decision. `partly`: others may count against the threshold that cannot be read.
-fn outcome(decision: &Decision, partly: bool) -> Outcome {
-    let wait = match decision.verdict {
-        Verdict::InFlight => return Outcome::Deleted,
-        Verdict::Held(_) => return Outcome::Held,
-        Verdict::Release(_) | Verdict::Orphan(_) | Verdict::Retain(_) => return Outcome::Kept,
-        Verdict::Delete(DeleteReason::BelowThreshold) if partly => return Outcome::Unknown,
-        Verdict::Delete(_) => match decision.not_yet {
-            Some(wait) => wait,
-            None => return Outcome::Deleted,
-        },
-        Verdict::Wait(wait) => wait,
-    };
-    match wait {
-        // Its turn comes by itself.
-        Wait::QuietWindow(_)
-        | Wait::BatchLive
-        | Wait::JobNotStarted
-        | Wait::Withdrawing
-        | Wait::JobCapReached
-        | Wait::NextBatch
-        | Wait::RidesAlone
-        | Wait::BackingOff(_)
-        | Wait::RepositoryBackingOff(_) => Outcome::Deleted,
-        Wait::CacheCold
-        | Wait::OwnMoverUnknown
-        | Wait::PlaceUnknown
-        | Wait::OwnerUnknown
-        | Wait::SharingUnknown
-        | Wait::RepositoryUnreadable
-        | Wait::NamespaceUnreadable => Outcome::Unknown,
-        Wait::ForeignManager
-        | Wait::OwnMoverRunning
-        | Wait::OwnResultUnread
-        | Wait::PolicyUnreadable
-        | Wait::CascadeUnreadable
-        | Wait::SharedWithPending
-        | Wait::RepositoryMismatch
-        | Wait::SourceNotRecorded
-        | Wait::RepositoryNotConnected
-        | Wait::RepositorySuspended
-        | Wait::DeletionsPaused
-        | Wait::MemberTooLarge => Outcome::Waits,
-    }
-}
-
-/// The word for why: of the verdict where its turn comes by itself.
-fn reason(decision: &Decision, outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Deleted => decision.verdict.reason(),
-        Outcome::Held | Outcome::Kept | Outcome::Waits | Outcome::Unknown => decision.reason(),
-    }
 }
 
 /// Outcome, rule and reason.
@@ -374,27 +235,6 @@ impl<'a> Told<'a> {
     }
 }
 
-fn perhaps(plan: &RepositoryPlan) -> String {
-    format!(
-        "{} pending deletions can be seen and the threshold is {}: it is deleted if fewer than {} others are pending in namespaces that you may not read, else held.",
-        plan.count,
-        plan.threshold.unwrap_or_default(),
-        (plan.threshold.unwrap_or_default() as usize).saturating_sub(plan.count)
-    )
-}
-
-/// The sentence that says how a hold ends.
-pub fn to_release(key: &RepositoryKey) -> String {
-    let scope = key
-        .namespace()
-        .map(|namespace| format!(" -n {namespace}"))
-        .unwrap_or_default();
-    let object = format!("{}/{}", key.kind().to_lowercase(), key.name());
-    format!(
-        "Somebody with the verb acknowledge on {key} would have to run `kubectl holdfast release {object}{scope}`; `kubectl holdfast reject {object}{scope}` keeps the data and lets the objects go."
-    )
-}
-
 fn remarks(cluster: &Cluster, target: &Target, parts: &[Part], unguarded: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if unguarded > 0 {
@@ -424,6 +264,25 @@ fn remarks(cluster: &Cluster, target: &Target, parts: &[Part], unguarded: usize)
         ));
     }
     notes
+}
+
+/// A repository on a claim of the namespace goes with the claim: no rule of ours keeps a volume.
+fn volumes(before: &Cluster, target: &Target) -> Vec<String> {
+    let Target::Namespace(namespace) = target else {
+        return Vec::new();
+    };
+    before
+        .repositories
+        .iter()
+        .filter(|view| view.key.namespace() == Some(namespace.as_str()))
+        .filter_map(|view| {
+            let (claim, _) = view.filesystem()?;
+            Some(format!(
+                "The {} lies on the claim {claim} of this namespace, which goes with it: what is kept in it is only as safe as that volume, look at its reclaim policy.",
+                view.key
+            ))
+        })
+        .collect()
 }
 
 fn is_cluster(part: &Part) -> bool {

@@ -8,11 +8,13 @@
 mod judge;
 mod render;
 mod simulate;
+mod words;
 
 use anyhow::Result;
 use jiff::Timestamp;
 
-pub use judge::{Forecast, Judged, Outcome, after, forecast, to_release};
+pub use judge::{Forecast, after, forecast};
+pub use words::{Judged, Outcome, to_release};
 
 use crate::connect::Connection;
 use crate::read;

@@ -54,9 +54,9 @@ pub fn table(found: &Forecast, style: Style) -> String {
 
 fn said(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Deleted => "with its data",
+        Outcome::Deleted => "with data deleted",
         Outcome::Held => "held",
-        Outcome::Kept => "with its data kept",
+        Outcome::Kept => "with data kept",
         Outcome::Waits => "waiting",
         Outcome::Unknown => "unknown",
     }

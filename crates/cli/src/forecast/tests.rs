@@ -207,6 +207,8 @@ fn a_namespace_under_orphan_keeps_everything_and_under_delete_meets_the_breaker(
     // A repository in the same namespace goes with it.
     let found = of(nightly(12, "Delete"), "ns/a");
     assert_eq!(rows(&found), [(Outcome::Kept, 12, "NamespaceTerminating", 4)]);
+    let volume = |note: &String| note.contains("lies on the claim x of this namespace");
+    assert!(found.notes.iter().any(volume), "{:?}", found.notes);
 }
 
 #[test]

@@ -203,6 +203,14 @@ fn mover(mover: OwnMover) -> &'static str {
 }
 
 impl Explained {
+    /// Whether the operator will no longer hold it, although its condition still says so.
+    pub fn ends_hold(&self) -> bool {
+        self.decision.as_ref().is_some_and(|judged| match judged.outcome {
+            Outcome::Deleted | Outcome::Kept => true,
+            Outcome::Held | Outcome::Waits | Outcome::Unknown => false,
+        })
+    }
+
     /// For people; `live`: it is not being deleted.
     pub fn text(&self, live: bool, style: Style) -> String {
         let mut text = String::new();
@@ -220,9 +228,16 @@ impl Explained {
                 Outcome::Unknown => style.waits("that is not known"),
             };
             text.push_str(&format!(
-                "\n{when}: {outcome}, {}, by rule {} ({}).\n  {}\n",
-                judged.reason, judged.rule, judged.rule_name, judged.message
+                "{}{when}: {outcome}, {}, by rule {} ({}).\n",
+                if live { "\n" } else { "" },
+                judged.reason,
+                judged.rule,
+                judged.rule_name
             ));
+            // Of one that is held, the condition has been told.
+            if live || judged.outcome != Outcome::Held {
+                text.push_str(&format!("  {}\n", judged.message));
+            }
             if let Some(release) = self.to_release.as_ref().filter(|_| live) {
                 text.push_str(&format!("  {release}\n"));
             }
