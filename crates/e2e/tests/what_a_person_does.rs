@@ -32,20 +32,21 @@ async fn plugin() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("HOLDFAST_PLUGIN").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--package=kubectl-holdfast"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .await?;
-    ensure!(
-        built.success(),
-        "the plugin cannot be built; name one with HOLDFAST_PLUGIN"
-    );
     let own = std::env::current_exe()?;
     let place = own
         .parent()
         .and_then(Path::parent)
         .context("no folder of programs")?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "--quiet", "--package=kubectl-holdfast"]);
+    if place.ends_with("release") {
+        build.arg("--release");
+    }
+    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().await?;
+    ensure!(
+        built.success(),
+        "the plugin cannot be built; name one with HOLDFAST_PLUGIN"
+    );
     Ok(place.join("kubectl-holdfast"))
 }
 
