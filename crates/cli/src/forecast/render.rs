@@ -74,7 +74,7 @@ fn tell(part: &Part, style: Style) -> String {
     let title = part
         .repository
         .clone()
-        .unwrap_or_else(|| "no repository object that would be there".to_owned());
+        .unwrap_or_else(|| "no repository object that is known".to_owned());
     let at_least = if part.at_least { "at least " } else { "" };
     let counted = match part.threshold {
         None => String::new(),
