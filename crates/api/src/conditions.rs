@@ -24,6 +24,8 @@ pub const SHARED_REPOSITORY: &str = "SharedRepository";
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.
 pub const DELETION_BLOCKED: &str = "DeletionBlocked";
+/// Snapshot: its snapshot is not in the repository although nobody deleted it; it no longer counts.
+pub const VANISHED: &str = "Vanished";
 /// Snapshot: restored without its status by another tool; not run until it has one.
 pub const STATUS_LOST: &str = "StatusLost";
 /// Snapshot: Secret and ServiceAccount are there.

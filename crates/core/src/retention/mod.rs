@@ -8,6 +8,7 @@
 
 pub mod gfs;
 pub mod history;
+pub mod justify;
 pub mod stamp;
 
 pub use gfs::{Completed, Keep, Retained, retain};

@@ -3,6 +3,7 @@
 
 mod edges;
 mod others;
+mod prunes;
 mod server;
 mod story;
 

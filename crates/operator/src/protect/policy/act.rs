@@ -1,12 +1,11 @@
 //! Stamping, deleting, reporting.
 
-use super::decide::{Decision, Facts};
+use super::decide::{Decision, Facts, Prune};
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
-use crate::world::views::SnapshotView;
 use holdfast_api::policy::RetentionStatus;
 use holdfast_api::snapshot::Snapshot;
 use holdfast_api::{SnapshotPolicy, conditions, names};
@@ -25,11 +24,12 @@ pub async fn carry_out(
 ) -> Result<Next, Error> {
     let mut conflicts = false;
     for view in &decision.unstamp {
-        if decision.prune.iter().any(|p| p.uid() == view.uid()) {
+        if decision.prune.iter().any(|p| p.view.uid() == view.uid()) {
             continue;
         }
-        let patch =
-            json!({ "metadata": { "annotations": { names::PRUNED_BY: null, names::PRUNED_AT: null } } });
+        let patch = json!({ "metadata": { "annotations": {
+            names::PRUNED_BY: null, names::PRUNED_AT: null, names::PRUNED_KEPT: null,
+        } } });
         ctx.leadership.guard()?;
         let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let version = view.metadata.resource_version.as_deref().unwrap_or_default();
@@ -40,8 +40,8 @@ pub async fn carry_out(
         }
     }
     let mut pruned = 0;
-    for view in &decision.prune {
-        match prune(ctx, view).await {
+    for pruned_one in &decision.prune {
+        match prune(ctx, pruned_one).await {
             Ok(()) => pruned += 1,
             // Somebody changed it since it was judged: the next pass judges it again.
             Err(Error::Conflict) => conflicts = true,
@@ -57,7 +57,7 @@ pub async fn carry_out(
 }
 
 /// Stamps with the judged resourceVersion, then deletes with UID and the stamped version as preconditions.
-async fn prune(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
+async fn prune(ctx: &Context, Prune { view, kept }: &Prune) -> Result<(), Error> {
     let key = view.key();
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = view.metadata.resource_version.as_deref().unwrap_or_default();
@@ -65,6 +65,7 @@ async fn prune(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
         names::PRUNED_BY: "retention",
         // The time of this stamp, not of the pass: a long pass must not make the last stamps old.
         names::PRUNED_AT: Timestamp::now().to_string(),
+        names::PRUNED_KEPT: kept,
     } } });
     ctx.leadership.guard()?;
     let stamped: Snapshot = write::patch(&api, &key.name, version, stamp).await?;

@@ -3,7 +3,7 @@
 //! **Promises.** A prune looks only at Snapshots that are not being deleted and that succeeded. The stamp is
 //! written with the resourceVersion that was judged, together with its time, one object at a time, each followed
 //! by its delete with UID and resourceVersion as preconditions; a conflict drops that object from this pass
-//! (`docs/design.md` 3.7). A policy without `retention` never prunes.
+//! (`docs/design.md` 3.7). The ids that retention kept travel with it. A policy without `retention` never prunes.
 //!
 //! **Assumes.** The wave controller tells a fresh stamp from an old one; a live object that carries an old stamp
 //! loses it here.
@@ -16,6 +16,7 @@ mod tests;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::world::keys::ObjectKey;
+pub use decide::kept_now;
 use jiff::Timestamp;
 
 /// One pass over one policy.

@@ -52,7 +52,11 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
 }
 
 fn pruned(facts: &Facts) -> Vec<String> {
-    decide(facts, now()).prune.iter().map(|s| s.key().name).collect()
+    decide(facts, now())
+        .prune
+        .iter()
+        .map(|p| p.view.key().name)
+        .collect()
 }
 
 fn five() -> Vec<Arc<SnapshotView>> {
@@ -144,4 +148,34 @@ fn a_live_object_loses_an_old_stamp_and_keeps_a_fresh_one() {
     let decision = decide(&facts(json!({}), all), now());
     let names: Vec<String> = decision.unstamp.iter().map(|s| s.key().name).collect();
     assert_eq!(names, ["s0", "s2"]);
+}
+
+#[test]
+fn a_prune_takes_the_ids_along_that_were_kept_instead_in_its_own_repository() {
+    let mut all = five();
+    all.push(snapshot(20, |o| {
+        o["status"]["resolved"]["repository"]["name"] = json!("new")
+    }));
+    let decision = decide(&facts(json!({ "retention": { "keepLatest": 2 } }), all), now());
+    let kept: Vec<&str> = decision.prune.iter().map(|p| p.kept.as_str()).collect();
+    assert_eq!(kept, ["id4,id3"; 3]);
+}
+
+#[test]
+fn what_vanished_neither_counts_nor_is_pruned_nor_justifies() {
+    let mut all = five();
+    all[4] = snapshot(4, |o| {
+        o["status"]["conditions"] = json!([{
+            "type": "Vanished", "status": "True", "reason": "NotListed", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+    });
+    let decision = decide(
+        &facts(json!({ "retention": { "keepLatest": 2 } }), all.clone()),
+        now(),
+    );
+    let pruned: Vec<String> = decision.prune.iter().map(|p| p.view.key().name).collect();
+    assert_eq!(pruned, ["s0", "s1"]);
+    assert_eq!(decision.prune[0].kept, "id3,id2");
+    assert_eq!(super::kept_now(&all[0], &all), ["id3", "id2", "id1", "id0"]);
 }
