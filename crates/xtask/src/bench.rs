@@ -24,6 +24,13 @@ pub struct Args {
     name: Option<Name>,
 }
 
+impl Args {
+    /// All of them.
+    pub fn everything() -> Self {
+        Self { name: None }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     /// A wave of 700 deletions among 10,000 and among 100,000 Snapshots.

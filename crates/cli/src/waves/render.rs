@@ -32,7 +32,8 @@ pub fn table(found: &Found, namespace: Option<&str>, now: Timestamp, style: Styl
             text.push_str(&details(wave, style));
         }
         text.push_str(&format!(
-            "\nTo keep the data of a Snapshot and let its object go, run:\n    {}\n",
+            "\nTo keep the data and let the objects go: {}\nFor one Snapshot alone: {}\n",
+            style.strong("kubectl holdfast reject KIND/NAME"),
             style.strong(&format!(
                 "kubectl -n NAMESPACE annotate snapshot/NAME {}=\"\"",
                 names::SKIP_SNAPSHOT_CLEANUP
@@ -94,8 +95,9 @@ fn details(wave: &Wave, style: Style) -> String {
     let title = style.bad(&wave.title());
     match &wave.command {
         Some(command) => format!(
-            "\n{title}\n  {}\n  To delete all that is held here, run:\n    {}\n",
+            "\n{title}\n  {}\n  To delete all that is held here, run:\n    {}\n  which does the same as:\n    {}\n",
             without_commands(&wave.message),
+            style.strong(&format!("kubectl holdfast release {}", wave.object())),
             style.strong(command)
         ),
         None => format!("\n{title}\n  {}\n", wave.message),

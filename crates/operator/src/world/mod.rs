@@ -244,6 +244,12 @@ impl World {
         self.read().resolve(snapshot)
     }
 
+    /// Every Snapshot there is, for a scan of a repository: not for what happens on each event.
+    #[must_use]
+    pub fn all_snapshots(&self) -> Vec<Arc<SnapshotView>> {
+        self.read().snapshots.values().cloned().collect()
+    }
+
     /// How many Snapshots there are.
     #[must_use]
     pub fn snapshot_count(&self) -> usize {

@@ -179,7 +179,7 @@ fn prove(
     batch: &Batch,
     now: Timestamp,
 ) -> Option<Proof> {
-    let observed = observe::lane(ctx, key, jobs, proven, live);
+    let observed = observe::lane(&ctx.world, &ctx.settings.namespace, key, jobs, proven, live);
     let plan = wave(&observed.lane, &settings(ctx), now);
     let batch = plan.confirm(batch)?;
     Some(Proof {

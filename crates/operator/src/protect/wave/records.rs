@@ -3,9 +3,9 @@
 //! **Promises.** Acknowledgement and latch are on the API server before the first member is touched; the latch is
 //! cleared last. An unreadable acknowledgement is told once for each value.
 
-use super::judge::repository_backoff;
 use super::observe::Observed;
 use crate::context::{Context, Error};
+use crate::protect::catalog::due;
 use crate::runtime::{diff, write};
 use crate::world::keys::RepositoryKey;
 use crate::world::views::RepositoryView;
@@ -13,10 +13,12 @@ use holdfast_api::repository::{
     AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
 };
 use holdfast_api::{ClusterRepository, Repository, conditions, names};
+use holdfast_core::backoff;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
 use jiff::Timestamp;
 use kube::api::Api;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The literal names that sentences need.
@@ -73,6 +75,31 @@ pub fn recorded(mut protection: DeletionProtectionStatus, plan: &RepositoryPlan)
         protection.invalid_acknowledgement = plan.invalid_acknowledgement.clone();
     }
     protection
+}
+
+/// Before step 2's second half: where data stays while its objects go, a scan is due. Written first, so that a crash
+/// in between costs a scan and never hides what was kept.
+///
+/// # Errors
+/// [`Error`].
+pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
+    let keeping = plan.decisions.iter().filter(|d| due::keeps_data(d.verdict));
+    let of: BTreeSet<RepositoryKey> = keeping.filter_map(|d| d.repository.clone()).collect();
+    for key in of {
+        let Some(view) = observed.repositories.get(&key).cloned() else {
+            continue;
+        };
+        let catalog = view.status.catalog.as_ref();
+        let Some(scan) = due::put_off(catalog.and_then(|c| c.scan_due.as_ref()), now) else {
+            continue;
+        };
+        let after = change(ctx, &view, |status| {
+            status.catalog.get_or_insert_default().scan_due = Some(scan);
+        })
+        .await?;
+        observed.repositories.insert(key, after);
+    }
+    Ok(())
 }
 
 fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionStatus) {
@@ -145,7 +172,7 @@ pub async fn failed(
         let protection = status.deletion_protection.get_or_insert_default();
         protection.jobs = Some(DeletionJobsStatus {
             failures,
-            next_attempt_at: Some(repository_backoff(patience, now)),
+            next_attempt_at: Some(backoff::REPOSITORY.next(patience, now)),
             counted: job.map(str::to_owned).or(jobs.counted),
         });
         let list = &mut status.conditions;

@@ -20,6 +20,7 @@ use crate::jobs::outcome;
 use crate::runtime::metrics::{BatchOutcome, DeletionOutcome, MemberOutcome};
 use crate::runtime::write;
 use crate::world::views::{JobView, SnapshotView};
+use holdfast_core::backoff;
 use holdfast_core::deletion::Withdraw;
 use holdfast_core::deletion::messages;
 use jiff::Timestamp;
@@ -211,7 +212,7 @@ async fn one(
         .and_then(|s| s.deletion.as_ref())
         .map_or(0, |d| d.attempts)
         .saturating_add(1);
-    let next = judge::member_backoff(attempts, now);
+    let next = backoff::MEMBER.next(attempts, now);
     let status = member::failed(view, word, &result.why, next);
     recorded(member::write(ctx, view, &status).await?)?;
     ctx.metrics.deletion_failed(&namespace);
