@@ -20,6 +20,8 @@ pub const MASS_DELETION_HELD: &str = "MassDeletionHeld";
 pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 /// Repository: other objects point to the same physical repository.
 pub const SHARED_REPOSITORY: &str = "SharedRepository";
+/// SnapshotPolicy: retention would prune as many as the threshold and waits for a person.
+pub const MASS_PRUNE_HELD: &str = "MassPruneHeld";
 /// Snapshot: held by the breaker (and by nothing else).
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.

@@ -2,6 +2,8 @@
 
 use crate::story::{JOBS, Story, snapshot_path};
 use axum::http::Method;
+use holdfast_operator::protect::policy;
+use holdfast_operator::world::keys::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -233,4 +235,104 @@ async fn a_batch_is_cut_to_what_fits_with_what_its_prunes_stand_on() {
     println!("{riding} members, {bytes} bytes");
     assert!(bytes <= holdfast_protocol::WORK_LIMIT && bytes > holdfast_protocol::WORK_LIMIT / 2);
     assert!(riding > 20 && riding < 200);
+}
+
+fn policy_path() -> String {
+    snapshot_path("p").replace("/snapshots/", "/snapshotpolicies/")
+}
+
+impl Story {
+    fn policy(&self, keep: u32, generation: i64) {
+        self.server.put(
+            &policy_path(),
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+                "metadata": {
+                    "name": "p", "namespace": "backup", "uid": "p-uid", "generation": generation,
+                    "annotations": {},
+                    "finalizers": ["kopiur.home-operations.com/policy-cleanup"],
+                },
+                "spec": {
+                    "repository": { "name": "nas" }, "sources": [{ "pvc": { "name": "data" } }],
+                    "retention": { "keepLatest": keep },
+                },
+            }),
+        );
+    }
+
+    async fn retention(&self) {
+        let key = ObjectKey::new("backup", "p");
+        policy::pass(&self.ctx, &key).await.expect("a pass");
+    }
+
+    fn stamped(&self) -> usize {
+        let snapshots = self.server.under(snapshot_path("x").trim_end_matches("/x"));
+        snapshots
+            .iter()
+            .filter(|(_, s)| !s["metadata"]["annotations"][BY].is_null())
+            .count()
+    }
+}
+
+#[tokio::test]
+async fn an_edit_that_prunes_many_waits_for_its_generation_and_routine_pruning_does_not() {
+    let story = Story::new(10);
+    for n in 0..30 {
+        story.kept(&format!("s{n:02}"));
+    }
+    story.policy(30, 1);
+    story.retention().await;
+    let policy = story.server.get(&policy_path()).unwrap();
+    assert_eq!(policy["status"]["retention"]["completedGeneration"], 1);
+    // Edited: 20 would go.
+    story.server.edit(&policy_path(), |p| {
+        p["metadata"]["generation"] = json!(2);
+        p["spec"]["retention"]["keepLatest"] = json!(10);
+    });
+    story.retention().await;
+    story.retention().await;
+    assert_eq!(story.stamped(), 0);
+    let policy = story.server.get(&policy_path()).unwrap();
+    let (status, reason, message) = story.condition(&policy, "MassPruneHeld");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "ThresholdExceeded"));
+    assert!(
+        message.contains("20 Snapshots") && message.contains("allow-mass-prune=\"2\""),
+        "{message}"
+    );
+    assert_eq!(policy["status"]["retention"]["completedGeneration"], 1);
+    assert_eq!(story.told("MassPruneHeld").len(), 1);
+    story.server.edit(&policy_path(), |p| {
+        p["metadata"]["annotations"]["kopiur.home-operations.com/allow-mass-prune"] = json!("2");
+    });
+    story.retention().await;
+    assert_eq!(story.stamped(), 20);
+    let policy = story.server.get(&policy_path()).unwrap();
+    assert_eq!(story.condition(&policy, "MassPruneHeld").0, "False");
+    assert_eq!(policy["status"]["retention"]["completedGeneration"], 2);
+    let one = story.server.writes(&Method::PATCH, "/snapshots/").remove(0);
+    let kept = one.body["metadata"]["annotations"][KEPT].as_str().unwrap();
+    assert_eq!(kept.split(',').count(), 10);
+    // Routine from here on, however many.
+    story.server.edit(&policy_path(), |p| {
+        p["metadata"]["annotations"] = json!({});
+    });
+    for n in 30..60 {
+        story.kept(&format!("s{n:02}"));
+    }
+    story.retention().await;
+    assert_eq!(story.stamped(), 50);
+}
+
+#[tokio::test]
+async fn a_policy_that_was_edited_unseen_prunes_nothing() {
+    let story = Story::new(10);
+    for n in 0..4 {
+        story.kept(&format!("s{n}"));
+    }
+    story.policy(1, 1);
+    story
+        .server
+        .edit_unseen(&policy_path(), |p| p["metadata"]["generation"] = json!(2));
+    story.retention().await;
+    assert_eq!(story.stamped(), 0);
 }

@@ -288,6 +288,25 @@ impl Server {
         if !uid.is_null() && *uid != object["metadata"]["uid"] {
             return failure(StatusCode::CONFLICT, "the UID in the precondition does not match");
         }
+        let version = &write.body["preconditions"]["resourceVersion"];
+        if !version.is_null() && *version != object["metadata"]["resourceVersion"] {
+            return failure(StatusCode::CONFLICT, "the object has been modified");
+        }
+        if object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| !f.is_empty())
+        {
+            let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let meta = &mut objects.by_path.get_mut(&write.path).unwrap()["metadata"];
+            if meta["deletionTimestamp"].is_null() {
+                meta["deletionTimestamp"] = json!(now);
+            }
+            objects.bump(&write.path);
+            let object = objects.by_path[&write.path].clone();
+            drop(objects);
+            self.tell(&write.path, &object, false);
+            return axum::Json(object).into_response();
+        }
         objects.by_path.remove(&write.path);
         drop(objects);
         self.tell(&write.path, &object, true);
@@ -329,6 +348,7 @@ fn observe(path: &str, object: &Value) -> Option<Observed> {
             serde_json::from_value(object).unwrap(),
         ))),
         "snapshotschedules" => Observed::Schedule(Box::new(serde_json::from_value(object).unwrap())),
+        "snapshotpolicies" => Observed::Policy(Box::new(serde_json::from_value(object).unwrap())),
         "jobs" => Observed::Job(Box::new(serde_json::from_value::<JobView>(object).unwrap())),
         "namespaces" => Observed::Namespace(
             parts[parts.len() - 1].to_owned(),

@@ -5,7 +5,7 @@ use crate::world::views::SnapshotView;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, conditions, names};
-use holdfast_core::retention::{self, Completed, Keep, justify, stamp};
+use holdfast_core::retention::{self, Completed, Keep, justify, mass, stamp};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Facts {
     pub repository: Option<RepositoryKey>,
     /// Whether that object exists.
     pub repository_exists: bool,
+    /// The strictest threshold of the repositories concerned; 0: off.
+    pub threshold: u32,
     /// Every Snapshot that names this policy.
     pub snapshots: Vec<Arc<SnapshotView>>,
 }
@@ -40,6 +42,10 @@ pub struct Decision {
     pub last_success: Option<Timestamp>,
     /// To stamp and delete.
     pub prune: Vec<Prune>,
+    /// Retention was asked; without that nothing is recorded as completed.
+    pub asked: bool,
+    /// Why nothing of what retention would prune is pruned: the message of `MassPruneHeld`.
+    pub held: Option<String>,
     /// Live objects whose stamp is old: they lose it.
     pub unstamp: Vec<Arc<SnapshotView>>,
 }
@@ -67,6 +73,8 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         active: active.len(),
         last_success: active.iter().filter_map(|s| ended(s)).max(),
         prune: Vec::new(),
+        asked: false,
+        held: None,
         unstamp: facts
             .snapshots
             .iter()
@@ -120,7 +128,49 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
             Some(Prune { view, kept })
         })
         .collect();
+    decision.asked = true;
+    decision.held = held(facts, &decision.prune);
+    if decision.held.is_some() {
+        decision.prune.clear();
+    }
     decision
+}
+
+/// Why so many may not be pruned at once, if they may not.
+fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
+    let policy = &facts.policy;
+    let retention = policy.status.as_ref().and_then(|s| s.retention.as_ref());
+    let annotations = policy.metadata.annotations.as_ref();
+    let adopted = prune
+        .iter()
+        .filter(|p| p.view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str()))
+        .count();
+    let pass = mass::Pass {
+        prunes: prune.len(),
+        adopted,
+        threshold: facts.threshold,
+        generation: policy.metadata.generation,
+        completed: retention.and_then(|r| r.completed_generation),
+        acknowledged: annotations.and_then(|a| a.get(names::ALLOW_MASS_PRUNE).map(String::as_str)),
+    };
+    let generation = policy.metadata.generation.unwrap_or_default();
+    let why = match mass::judge(&pass) {
+        mass::Mass::Goes => return None,
+        mass::Mass::HeldForEdit => format!(
+            "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) since retention last ran to its end",
+            prune.len()
+        ),
+        mass::Mass::HeldForAdopted => {
+            format!("Retention would prune {adopted} adopted Snapshots at once (generation {generation})")
+        }
+    };
+    Some(format!(
+        "{why}; the threshold is {}. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{generation}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
+        facts.threshold,
+        policy.metadata.namespace.as_deref().unwrap_or_default(),
+        policy.metadata.name.as_deref().unwrap_or_default(),
+        names::ALLOW_MASS_PRUNE,
+    ))
 }
 
 /// The ids that retention keeps now of the group that a Snapshot belongs to, newest first, among these.
