@@ -13,6 +13,12 @@ pub const API_VERSION: &str = "kopiur.home-operations.com/v1alpha1";
 pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
 /// Annotation: when the stamp was written, RFC 3339 (`docs/design.md` 3.7).
 pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
+/// Annotation beside the stamp of retention: the snapshot ids that it kept instead, joined by commas
+/// (`docs/design.md` 3.7).
+pub const PRUNED_KEPT: &str = "kopiur.home-operations.com/pruned-kept";
+/// Annotation on a SnapshotPolicy: the `metadata.generation` for which retention may prune as many as the threshold
+/// at once (`docs/design.md` 3.7).
+pub const ALLOW_MASS_PRUNE: &str = "kopiur.home-operations.com/allow-mass-prune";
 /// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
 pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
 /// Annotation on a Snapshot: release the finalizer and never contact the repository.

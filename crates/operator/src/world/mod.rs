@@ -208,6 +208,12 @@ impl World {
         self.read().live_sharer(lane, snapshot_id, but)
     }
 
+    /// The Snapshots of a lane that are not being deleted and record this snapshot id; discovered rows apart.
+    #[must_use]
+    pub fn live_recorders(&self, lane: &LaneKey, snapshot_id: &str) -> Vec<Arc<SnapshotView>> {
+        self.read().live_recorders(lane, snapshot_id).cloned().collect()
+    }
+
     /// The lane of a repository object.
     #[must_use]
     pub fn lane_of(&self, repository: &RepositoryKey) -> LaneKey {

@@ -45,6 +45,7 @@ pub fn keeps_data(verdict: Verdict) -> bool {
             RetainReason::Policy
             | RetainReason::ScheduleDelete
             | RetainReason::PolicyDelete
+            | RetainReason::Unjustified
             | RetainReason::ReplacedRun => true,
             // Another object records it.
             RetainReason::SharedSnapshot => false,

@@ -12,6 +12,7 @@ fn read(unique_id: &str, letters: Option<&str>, class: Option<FailureClass>) -> 
                 message: "disk full".to_owned(),
             }),
             result: letters.map_or(OperationResult::None, |letters| OperationResult::Batch {
+                missing: Vec::new(),
                 letters: letters.to_owned(),
             }),
         }),
@@ -20,14 +21,14 @@ fn read(unique_id: &str, letters: Option<&str>, class: Option<FailureClass>) -> 
 
 fn letters(verdict: &Verdict) -> Vec<Letter> {
     match verdict {
-        Verdict::Members(results) => results.iter().map(|r| r.letter).collect(),
+        Verdict::Members { results, .. } => results.iter().map(|r| r.letter).collect(),
         Verdict::Repository { .. } => Vec::new(),
     }
 }
 
 fn is_repository(verdict: &Verdict, word: &str) -> bool {
     match verdict {
-        Verdict::Members(_) => false,
+        Verdict::Members { .. } => false,
         Verdict::Repository { reason, .. } => reason == word,
     }
 }
@@ -43,7 +44,7 @@ fn each_member_has_its_own_result() {
         letters(&verdict),
         vec![Letter::Deleted, Letter::Failed, Letter::Absent]
     );
-    let Verdict::Members(results) = verdict else {
+    let Verdict::Members { results, .. } = verdict else {
         unreachable!()
     };
     assert_eq!(results[1].why, "disk full");

@@ -9,13 +9,14 @@
 //! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
 //!
 //! Where to look: [`observe`], [`proven`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
-//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
+//! [`fire`], [`justified`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
 //! [`foresee`] is for those who ask what a pass would decide.
 
 mod facts;
 mod fire;
 pub mod foresee;
 mod judge;
+mod justified;
 mod lease;
 mod live;
 mod mark;

@@ -10,6 +10,7 @@
 //! - the Job is deleted with its UID as a precondition, and the lock names it until then.
 
 use super::judge::{self, MemberResult, Verdict};
+use super::justified;
 use super::lease::{self, Lock};
 use super::member::{self, Written, few_at_once};
 use super::observe::{BatchJob, Observed};
@@ -53,11 +54,11 @@ pub async fn settle(
             not_for_members(ctx, observed, ended, &reason, &message, now).await?;
             false
         }
-        Verdict::Members(results) => {
+        Verdict::Members { results, missing } => {
             if let Some(repository) = observed.repositories.get(&ended.repository) {
                 records::worked(ctx, repository, now).await?;
             }
-            each(ctx, observed, ended, &results, now).await?;
+            each(ctx, observed, ended, &results, &missing, now).await?;
             results.iter().all(|r| r.letter.confirms())
         }
     };
@@ -137,9 +138,16 @@ async fn each(
     observed: &Observed,
     ended: &BatchJob,
     results: &[MemberResult],
+    missing: &[String],
     now: Timestamp,
 ) -> Result<(), Error> {
     let job = ended.job.key().name;
+    let unjustified = members(observed, ended).filter_map(|(n, view)| {
+        let result = results.get(n)?;
+        justified::is_unjustified(result.letter).then_some(view)
+    });
+    // Before anything is said about the prunes: what vanished must not count when they are judged again.
+    let void = justified::vanish(ctx, ended, unjustified, missing, now).await?;
     let mut released = Vec::new();
     let mut work = Vec::new();
     for (n, view) in members(observed, ended) {
@@ -149,7 +157,7 @@ async fn each(
         if result.letter.confirms() {
             released.push(Arc::clone(view));
         }
-        work.push(one(ctx, view, &job, result, now));
+        work.push(one(ctx, view, &job, result, void.get(view.uid()), now));
     }
     let mut conflict = false;
     for done in few_at_once(work).await {
@@ -172,6 +180,7 @@ async fn one(
     view: &SnapshotView,
     job: &str,
     result: &MemberResult,
+    void: Option<&String>,
     now: Timestamp,
 ) -> Result<(), Error> {
     let word = result.letter.reason();
@@ -190,6 +199,11 @@ async fn one(
     }
     if member::claim(view) != Some(job) {
         // Recorded before a crash: counting it again would lengthen its backoff.
+        return Ok(());
+    }
+    if let Some(why) = void {
+        recorded(member::write(ctx, view, &member::void(view, why)).await?)?;
+        ctx.metrics.batch_members(MemberOutcome::Failed, 1);
         return Ok(());
     }
     let attempts = view
