@@ -96,6 +96,37 @@ pub fn set(
     }
 }
 
+/// The three conditions that kstatus reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kstatus {
+    /// [`READY`].
+    pub ready: bool,
+    /// [`RECONCILING`].
+    pub reconciling: bool,
+    /// [`STALLED`].
+    pub stalled: bool,
+}
+
+impl Kstatus {
+    /// Sets all three, with one reason and one sentence.
+    pub fn set(
+        self,
+        conditions: &mut Vec<Condition>,
+        reason: &str,
+        message: &str,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) {
+        for (kind, status) in [
+            (READY, self.ready),
+            (RECONCILING, self.reconciling),
+            (STALLED, self.stalled),
+        ] {
+            set(conditions, kind, status, reason, message, generation, now);
+        }
+    }
+}
+
 /// Removes one condition. Returns whether it was there.
 pub fn clear(conditions: &mut Vec<Condition>, kind: &str) -> bool {
     let before = conditions.len();

@@ -90,12 +90,14 @@ struct Run {
     dice: Dice,
     hits: BTreeMap<Phase, usize>,
     kills: usize,
+    /// The leader that was killed last.
+    killed: Option<Leader>,
 }
 
 impl Run {
     /// Waits until the leader is as far into `phase` as the dice say, kills it, and notes what it hit.
     async fn strike(&mut self, wave: &Wave, phase: Phase) -> Result<()> {
-        let leader = self.leaders.other_than(None).await?;
+        let leader = self.leaders.other_than(self.killed.as_ref()).await?;
         let roll = self.dice.roll();
         let started = Instant::now();
         loop {
@@ -113,6 +115,7 @@ impl Run {
             tokio::time::sleep(Duration::from_secs_f64(roll * 1.5)).await;
         }
         let how = self.kill(&leader).await?;
+        self.killed = Some(leader);
         let after = wave.live(&self.jobs).await?;
         let hit = Phase::of(&after);
         self.kills += 1;
@@ -240,6 +243,7 @@ async fn kills(lab: &Lab, seed: u64) -> Result<()> {
         dice: Dice(seed),
         hits: BTreeMap::new(),
         kills: 0,
+        killed: None,
     };
     let enough = |run: &Run| {
         Phase::ALL

@@ -171,6 +171,22 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether the API server refused this one object, for good as far as one can tell (a webhook, a rule, a field):
+    /// no reason to stop what concerns others.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Api(error) => matches!(
+                error.as_ref(),
+                kube::Error::Api(status) if (400..500).contains(&status.code)
+                    && !matches!(status.code, 401 | 404 | 408 | 409 | 429)
+            ),
+            Self::NotLeader | Self::Conflict | Self::Build(_) => false,
+        }
+    }
+}
+
 impl From<NotLeader> for Error {
     fn from(_: NotLeader) -> Self {
         Self::NotLeader

@@ -43,6 +43,8 @@ async fn main() -> anyhow::Result<()> {
         .context("no access to a Kubernetes API server: run inside a cluster, or set KUBECONFIG")?;
     let cluster = cluster_uid(&client).await?;
     let election = settings.leader.settings()?;
+    // Ends after the workers have: what they had begun must not arrive after the next leader's first look.
+    let abdicate = CancellationToken::new();
     let leadership = Leadership::standby();
     let world = World::new();
     let identity = leader::identity(&settings.pod_name);
@@ -69,17 +71,34 @@ async fn main() -> anyhow::Result<()> {
         identity,
         election,
         leadership,
-        end.clone(),
+        abdicate.clone(),
     ));
     serve(&ctx, &end)?;
     let sink_ctx = Arc::clone(&ctx);
     let sink: watch::Sink = Arc::new(move |dirty| sink_ctx.queues.add(dirty));
-    watch::start(&client, &world, &sink, ctx.settings.streaming_lists);
-    protect::start(&ctx);
-    end.cancelled().await;
+    let mut watches = watch::start(&client, &world, &sink, ctx.settings.streaming_lists);
+    let mut workers = protect::start(&ctx, &end);
+    let broken = tokio::select! {
+        () = end.cancelled() => None,
+        // Without one of them the world would grow old and nobody would notice: begin anew.
+        ended = watches.join_next() => Some(ended),
+    };
+    end.cancel();
+    if tokio::time::timeout(Duration::from_secs(10), async {
+        while workers.join_next().await.is_some() {}
+    })
+    .await
+    .is_err()
+    {
+        tracing::warn!("passes were still under way after 10 s; ending without waiting for them");
+    }
     // The Lease is released, so that the other replica takes over at once.
+    abdicate.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(10), elected).await;
-    Ok(())
+    match broken {
+        None => Ok(()),
+        Some(ended) => anyhow::bail!("a watch ended ({ended:?}); this is a bug in Holdfast"),
+    }
 }
 
 fn log(format: LogFormat) {

@@ -3,6 +3,7 @@
 //! Each command lives in a module of its own with its arguments and one function `run`; this file
 //! only names them. Everything is printed to standard error except what a command is asked for.
 
+mod bench;
 mod checks;
 mod cluster;
 mod demo;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures what must stay fast, against the limits in dev/bench-limits.json.
+    Bench(bench::Args),
     /// A real single-node Kubernetes cluster on this machine.
     Cluster(cluster::Args),
     /// Builds Holdfast, loads its images and installs the chart.
@@ -42,6 +45,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Cluster(args) => cluster::run(args),
         Command::Deploy(args) => deploy::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -13,6 +13,7 @@ use super::names::job_name;
 use super::plan::{Batch, Plan};
 use super::settings::Settings;
 use super::verdict::{DeleteReason, Wait};
+use crate::backoff::{self, Backoff};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
@@ -60,10 +61,10 @@ pub fn backing_off(
     settings: &Settings,
     now: Timestamp,
 ) -> Option<Wait> {
-    let until = |time: Option<Timestamp>| time.filter(|until| *until > now);
-    if let Some(until) = until(own.backoff_until) {
+    let until = |backoff: Backoff, time: Option<Timestamp>| time.filter(|t| backoff.waits(*t, now));
+    if let Some(until) = until(backoff::REPOSITORY, own.backoff_until) {
         Some(Wait::RepositoryBackingOff(until))
-    } else if let Some(until) = until(member.next_attempt_at) {
+    } else if let Some(until) = until(backoff::MEMBER, member.next_attempt_at) {
         Some(Wait::BackingOff(until))
     } else if member.document_bytes > settings.max_bytes {
         Some(Wait::MemberTooLarge)

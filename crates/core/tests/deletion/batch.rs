@@ -293,6 +293,17 @@ fn a_repository_that_backs_off_fires_nothing_until_then() {
 }
 
 #[test]
+fn a_backoff_by_a_clock_that_was_wrong_is_not_waited_for() {
+    let mut lane = lane(members(3, 100));
+    let far = Some(t(1_000_000_000));
+    lane.repositories[0].backoff_until = far;
+    for member in &mut lane.members {
+        (member.attempts, member.next_attempt_at) = (1, far);
+    }
+    assert_eq!(fired(&decide(&lane)).len(), 3);
+}
+
+#[test]
 fn a_batch_is_of_one_repository_object() {
     let mut pending = members(3, 100);
     pending[0].pin = Some(other());

@@ -138,7 +138,7 @@ fn plain(uid: &str, at: i64) -> MemberFacts {
 fn counted(uid: &str) -> MemberFacts {
     MemberFacts {
         attempts: 1,
-        next_attempt_at: Some(t(9000)),
+        next_attempt_at: Some(t(3000)),
         ..plain(uid, DELETED + 100)
     }
 }

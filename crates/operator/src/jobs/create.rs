@@ -38,8 +38,7 @@ pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    ctx.leadership.guard()?;
-    match api.create(&params, &job).await {
+    match ctx.leadership.fence(api.create(&params, &job)).await? {
         Ok(job) => Ok(Created::Yes(Box::new(job))),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Exists),
         Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(Created::NoPlace),
@@ -69,6 +68,7 @@ async fn ensure_service_account(ctx: &Context, namespace: &str) -> Result<bool, 
     });
     let account: ServiceAccount =
         serde_json::from_value(account).map_err(crate::jobs::build::BuildError::from)?;
+    ctx.leadership.guard()?;
     match api.create(&PostParams::default(), &account).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(true),

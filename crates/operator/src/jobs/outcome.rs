@@ -3,6 +3,7 @@
 //! **Promises.** Only a message that decodes whole is an answer; everything else is [`Read::Unreadable`] with a
 //! sentence, and confirms nothing.
 
+use crate::world::views::JobView;
 use holdfast_protocol::outcome::Outcome;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -26,21 +27,17 @@ pub enum Read {
 ///
 /// # Errors
 /// When the pods cannot be listed.
-pub async fn read(client: &Client, namespace: &str, job: &str) -> Result<Read, kube::Error> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let pods = api
-        .list(&ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}")))
-        .await?;
-    Ok(judge(pods.items))
+pub async fn read(client: &Client, job: &JobView) -> Result<Read, kube::Error> {
+    Ok(judge(pods(client, job).await?))
 }
 
 /// The pods of exactly this Job, live. Of an earlier Job of the same name none is among them.
 ///
 /// # Errors
 /// When they cannot be listed.
-pub async fn pods(client: &Client, namespace: &str, job_uid: &str) -> Result<Vec<Pod>, kube::Error> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={job_uid}"));
+pub async fn pods(client: &Client, job: &JobView) -> Result<Vec<Pod>, kube::Error> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &job.key().namespace);
+    let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={}", job.uid()));
     Ok(api.list(&of_job).await?.items)
 }
 

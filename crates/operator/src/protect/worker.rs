@@ -1,82 +1,145 @@
 //! The workers: each takes a key from its queue, makes one pass over the object, and says when to look again.
 //!
 //! **Promises.** Only the leader works; a standby leaves keys in the queue, so what became dirty meanwhile is
-//! looked at after the takeover. An error is logged once per pass, counted by class, and retried with backoff.
+//! looked at after the takeover. An error is logged once per pass, counted by class, and retried with backoff; so
+//! is a panic, which would otherwise leave its key in nobody's hands for ever. Told to end, a worker finishes the
+//! pass it is in and takes no other.
 
 use crate::context::{Context, Error};
-use crate::runtime::metrics::Kind;
+use crate::runtime::leader::Standing;
+use crate::runtime::metrics::{ErrorClass, Kind};
 use crate::runtime::queue::{Next, Queue};
+use futures::FutureExt;
 use std::fmt::Display;
 use std::future::Future;
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-/// Starts all workers.
-pub fn start(ctx: &Arc<Context>) {
-    let n = ctx.settings.reconcile_concurrency.max(1);
-    spawn(
+/// Starts all workers; they have ended when the set is empty.
+#[must_use = "the Lease is released only after the workers have ended"]
+pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
+    let mut workers = Workers {
         ctx,
-        Kind::Repository,
-        &ctx.queues.repositories,
-        n,
-        |c, k| async move { super::repository::pass(&c, &k).await },
-    );
-    spawn(
-        ctx,
-        Kind::SnapshotPolicy,
-        &ctx.queues.policies,
-        n,
-        |c, k| async move { super::policy::pass(&c, &k).await },
-    );
-    spawn(
-        ctx,
-        Kind::SnapshotSchedule,
-        &ctx.queues.schedules,
-        n,
-        |c, k| async move { super::schedule::pass(&c, &k).await },
-    );
-    spawn(ctx, Kind::Snapshot, &ctx.queues.snapshots, n, |c, k| async move {
+        end,
+        set: JoinSet::new(),
+    };
+    workers.spawn(Kind::Repository, &ctx.queues.repositories, |c, k| async move {
+        super::repository::pass(&c, &k).await
+    });
+    workers.spawn(Kind::SnapshotPolicy, &ctx.queues.policies, |c, k| async move {
+        super::policy::pass(&c, &k).await
+    });
+    workers.spawn(Kind::SnapshotSchedule, &ctx.queues.schedules, |c, k| async move {
+        super::schedule::pass(&c, &k).await
+    });
+    workers.spawn(Kind::Snapshot, &ctx.queues.snapshots, |c, k| async move {
         super::snapshot::pass(&c, &k).await
     });
-    spawn(ctx, Kind::Lane, &ctx.queues.lanes, n, |c, k| async move {
+    workers.spawn(Kind::Lane, &ctx.queues.lanes, |c, k| async move {
         super::wave::pass(&c, &k).await
     });
+    workers
+        .set
+        .spawn(look_again_as_leader(Arc::clone(ctx), end.clone()));
+    workers.set
 }
 
-fn spawn<K, F, Fut>(ctx: &Arc<Context>, kind: Kind, queue: &Arc<Queue<K>>, workers: usize, pass: F)
+/// Every new term begins with a look at everything: what was settled for a former leader, or in a former term, may
+/// not be settled now, and gauges are the leader's.
+async fn look_again_as_leader(ctx: Arc<Context>, end: CancellationToken) {
+    let mut standing = ctx.leadership.changed();
+    loop {
+        tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            changed = standing.changed() => if changed.is_err() { return },
+        }
+        if *standing.borrow_and_update() != Standing::Standby {
+            ctx.queues.add(ctx.world.everything());
+        }
+    }
+}
+
+struct Workers<'a> {
+    ctx: &'a Arc<Context>,
+    end: &'a CancellationToken,
+    set: JoinSet<()>,
+}
+
+impl Workers<'_> {
+    fn spawn<K, F, Fut>(&mut self, kind: Kind, queue: &Arc<Queue<K>>, pass: F)
+    where
+        K: Clone + Eq + Hash + Ord + Display + Send + Sync + 'static,
+        F: Fn(Arc<Context>, K) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Result<Next, Error>> + Send + 'static,
+    {
+        for _ in 0..self.ctx.settings.reconcile_concurrency.max(1) {
+            let (ctx, queue, pass) = (Arc::clone(self.ctx), Arc::clone(queue), pass.clone());
+            let end = self.end.clone();
+            self.set.spawn(async move {
+                let work = work(&ctx, kind, &queue, pass, &end);
+                work.await;
+            });
+        }
+    }
+}
+
+async fn work<K, F, Fut>(ctx: &Arc<Context>, kind: Kind, queue: &Queue<K>, pass: F, end: &CancellationToken)
 where
-    K: Clone + Eq + Hash + Ord + Display + Send + Sync + 'static,
-    F: Fn(Arc<Context>, K) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = Result<Next, Error>> + Send,
+    K: Clone + Eq + Hash + Ord + Display,
+    F: Fn(Arc<Context>, K) -> Fut,
+    Fut: Future<Output = Result<Next, Error>>,
 {
-    for _ in 0..workers {
-        let (ctx, queue, pass) = (Arc::clone(ctx), Arc::clone(queue), pass.clone());
-        tokio::spawn(async move {
-            loop {
-                wait_for_leadership(&ctx).await;
-                let key = queue.take().await;
-                if !ctx.leadership.is_leader() {
-                    queue.done(key.clone(), Next::Settled);
-                    queue.add(key);
-                    continue;
-                }
-                let begin = Instant::now();
-                let (next, failure) = match pass(Arc::clone(&ctx), key.clone()).await {
-                    Ok(next) => (next, None),
-                    // Not failures: somebody wrote in between, or another process leads now.
-                    Err(Error::Conflict | Error::NotLeader) => {
-                        (Next::After(Duration::from_millis(200)), None)
-                    }
-                    Err(error @ (Error::Api(_) | Error::Build(_))) => {
-                        tracing::warn!(kind = kind.as_str(), %key, %error, "a pass failed and will be repeated");
-                        (Next::Failed, Some(error.class()))
-                    }
-                };
-                ctx.metrics.reconciled(kind, begin.elapsed(), failure);
-                queue.done(key, next);
-            }
-        });
+    loop {
+        let key = tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            key = async {
+                wait_for_leadership(ctx).await;
+                queue.take().await
+            } => key,
+        };
+        if !ctx.leadership.is_leader() {
+            queue.done(key.clone(), Next::Settled);
+            queue.add(key);
+            continue;
+        }
+        let begin = Instant::now();
+        let (next, failure) = judge(kind, &key, caught(pass(Arc::clone(ctx), key.clone())).await);
+        ctx.metrics.reconciled(kind, begin.elapsed(), failure);
+        queue.done(key, next);
+    }
+}
+
+/// A pass that panicked; its text went to the log when it happened.
+#[derive(Debug, PartialEq, Eq)]
+struct Panicked;
+
+async fn caught<T>(pass: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(pass).catch_unwind().await.map_err(|_| Panicked)
+}
+
+fn judge<K: Display>(
+    kind: Kind,
+    key: &K,
+    ended: Result<Result<Next, Error>, Panicked>,
+) -> (Next, Option<ErrorClass>) {
+    match ended {
+        Ok(Ok(next)) => (next, None),
+        // Not failures: somebody wrote in between, or another process leads now.
+        Ok(Err(Error::Conflict | Error::NotLeader)) => (Next::After(Duration::from_millis(200)), None),
+        Ok(Err(error @ (Error::Api(_) | Error::Build(_)))) => {
+            tracing::warn!(kind = kind.as_str(), %key, %error, "a pass failed and will be repeated");
+            (Next::Failed, Some(error.class()))
+        }
+        Err(Panicked) => {
+            tracing::error!(kind = kind.as_str(), %key, "a pass panicked and will be repeated; please report it");
+            (Next::Failed, Some(ErrorClass::Terminal))
+        }
     }
 }
 
@@ -85,5 +148,22 @@ async fn wait_for_leadership(ctx: &Context) {
     while !ctx.leadership.is_leader() {
         // A validity that ends is noticed by is_leader(), a gain by the channel.
         let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pass_that_panics_is_repeated_and_its_key_not_lost() {
+        let queue = Queue::new();
+        queue.add("lane");
+        let key = queue.take().await;
+        let ended = caught(async { panic!("a bug") }).await;
+        let (next, failure) = judge(Kind::Lane, &key, ended);
+        assert_eq!((next, failure), (Next::Failed, Some(ErrorClass::Terminal)));
+        queue.done(key, next);
+        assert_eq!(queue.len(), 1, "looked at again");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! **Promises.** Each value is spelt in one place; a new one cannot be exported without a spelling.
 
+use crate::world::keys::RepositoryKey;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use std::fmt::Write;
 
@@ -113,5 +114,14 @@ label! {
         ClusterRepository = "ClusterRepository",
         /// For Snapshots that are pinned to none.
         Unknown = "unknown",
+    }
+}
+
+impl From<&RepositoryKey> for RepositoryKind {
+    fn from(key: &RepositoryKey) -> Self {
+        match key {
+            RepositoryKey::Repository { .. } => Self::Repository,
+            RepositoryKey::ClusterRepository { .. } => Self::ClusterRepository,
+        }
     }
 }

@@ -7,8 +7,8 @@
 //! holder, so that the next one takes over at its next look.
 //!
 //! **Assumes.** A write that was guarded arrives within the time between renew deadline and lease duration (5 s
-//! unless set otherwise); what comes later meets its resourceVersion or precondition. One identity per process
-//! ([`identity`]). The token given to [`run`] is cancelled only after the writers have stopped.
+//! unless set otherwise); what comes later meets its resourceVersion or precondition, and what has none is given up
+//! in time ([`Leadership::fence`]). One identity per process ([`identity`]). The token given to [`run`] is cancelled only after the writers have stopped.
 
 use super::lease::{BadSettings, Record, Settings, Step, View, decide, written};
 use super::lease_store::{LeaseStore, StoreError};
@@ -116,6 +116,19 @@ impl Leadership {
     /// [`NotLeader`] when the lease is not certainly ours now.
     pub fn guard(&self) -> Result<(), NotLeader> {
         if self.is_leader() { Ok(()) } else { Err(NotLeader) }
+    }
+
+    /// Carries out a write that no resourceVersion protects, and gives it up when the lease as it is now runs out:
+    /// a request that waits for a connection that long would otherwise be sent while somebody else leads.
+    ///
+    /// # Errors
+    /// [`NotLeader`] before, or when time is up; then whether it arrived is not known.
+    pub async fn fence<T>(&self, write: impl Future<Output = T>) -> Result<T, NotLeader> {
+        self.guard()?;
+        let until = self.until().ok_or(NotLeader)?;
+        tokio::time::timeout_at(until.into(), write)
+            .await
+            .map_err(|_| NotLeader)
     }
 
     /// Changes of standing. A receiver that was slow may miss a short loss, but then sees another term.

@@ -243,3 +243,16 @@ fn identities_differ() {
     assert_ne!(identity("pod"), identity("pod"));
     assert!(identity("pod").starts_with("pod_"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_precondition_is_given_up_when_the_lease_runs_out() {
+    let leadership = Leadership::new(
+        Some(Instant::now() + Duration::from_secs(10)),
+        Standing::Leader { term: 1 },
+    );
+    assert_eq!(leadership.fence(async { 1 }).await, Ok(1));
+    let stuck = leadership.fence(std::future::pending::<()>()).await;
+    assert_eq!(stuck, Err(NotLeader));
+    leadership.lapse();
+    assert_eq!(leadership.fence(async { 1 }).await, Err(NotLeader));
+}

@@ -4,7 +4,7 @@
 //! in `_total`. Nothing is labelled with the name of a single Snapshot.
 //!
 //! **Assumes.** Gauges per repository are set by the lane controller from its index and removed when the
-//! repository goes ([`Metrics::forget_repository`]).
+//! repository goes ([`Metrics::forget_repository`]) or this process stops leading: then they are the leader's to say.
 
 pub use super::labels::{
     BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MemberOutcome, RepositoryKind,
@@ -300,6 +300,10 @@ impl Metrics {
     /// Whether this replica leads.
     pub fn leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
+        if !leads {
+            self.pending.clear();
+            self.held.clear();
+        }
     }
 
     /// Everything in the text format.

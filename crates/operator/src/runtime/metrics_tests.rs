@@ -64,6 +64,16 @@ fn the_gauges_of_a_repository_that_went_are_gone() {
 }
 
 #[test]
+fn a_standby_says_nothing_about_what_is_held() {
+    let metrics = Metrics::new();
+    metrics.wave(RepositoryKind::Repository, "main", 3, 3);
+    metrics.leader(true);
+    assert!(metrics.text().contains("repo_name"));
+    metrics.leader(false);
+    assert!(!metrics.text().contains("repo_name"));
+}
+
+#[test]
 fn a_label_value_cannot_break_out_of_its_quotes() {
     let metrics = Metrics::new();
     metrics.wave(RepositoryKind::Repository, "a\"} 1\nb", 3, 0);

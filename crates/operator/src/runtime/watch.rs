@@ -18,17 +18,13 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// Receives what has to be looked at again.
 pub type Sink = Arc<dyn Fn(BTreeSet<Dirty>) + Send + Sync>;
 
-/// Starts all watches; each runs until the process ends.
-pub fn start(
-    client: &Client,
-    world: &Arc<World>,
-    sink: &Sink,
-    streaming_lists: bool,
-) -> Vec<tokio::task::JoinHandle<()>> {
+/// Starts all watches; none of them ends by itself.
+pub fn start(client: &Client, world: &Arc<World>, sink: &Sink, streaming_lists: bool) -> JoinSet<()> {
     let all = watcher::Config::default();
     // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
     let all = if streaming_lists {
@@ -39,65 +35,69 @@ pub fn start(
     let ours = all
         .clone()
         .labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY));
-    let spawn = Spawn { client, world, sink };
-    vec![
-        spawn.kind(Kind::Repository, all.clone(), |mut r: Repository| {
+    let mut spawn = Spawn {
+        client,
+        world,
+        sink,
+        set: JoinSet::new(),
+    };
+    spawn.kind(Kind::Repository, all.clone(), |mut r: Repository| {
+        r.metadata.managed_fields = None;
+        Observed::Repository(Box::new(RepositoryView::namespaced(r)))
+    });
+    spawn.kind(
+        Kind::ClusterRepository,
+        all.clone(),
+        |mut r: ClusterRepository| {
             r.metadata.managed_fields = None;
-            Observed::Repository(Box::new(RepositoryView::namespaced(r)))
-        }),
-        spawn.kind(
-            Kind::ClusterRepository,
-            all.clone(),
-            |mut r: ClusterRepository| {
-                r.metadata.managed_fields = None;
-                Observed::Repository(Box::new(RepositoryView::cluster(r)))
-            },
-        ),
-        spawn.kind(Kind::Policy, all.clone(), |mut p: SnapshotPolicy| {
-            p.metadata.managed_fields = None;
-            Observed::Policy(Box::new(p))
-        }),
-        spawn.kind(Kind::Schedule, all.clone(), |mut s: SnapshotSchedule| {
-            s.metadata.managed_fields = None;
-            Observed::Schedule(Box::new(s))
-        }),
-        spawn.kind(Kind::Snapshot, all.clone(), |mut s: SnapshotView| {
-            s.metadata.managed_fields = None;
-            Observed::Snapshot(Box::new(s))
-        }),
-        spawn.kind(Kind::Job, ours, |mut j: JobView| {
-            j.metadata.managed_fields = None;
-            Observed::Job(Box::new(j))
-        }),
-        spawn.kind(Kind::Namespace, all, |n: PartialObjectMeta<Namespace>| {
-            let view = NamespaceView {
-                terminating: n.metadata.deletion_timestamp.is_some(),
-                labels: n.metadata.labels.unwrap_or_default(),
-            };
-            Observed::Namespace(n.metadata.name.unwrap_or_default(), view)
-        }),
-    ]
+            Observed::Repository(Box::new(RepositoryView::cluster(r)))
+        },
+    );
+    spawn.kind(Kind::Policy, all.clone(), |mut p: SnapshotPolicy| {
+        p.metadata.managed_fields = None;
+        Observed::Policy(Box::new(p))
+    });
+    spawn.kind(Kind::Schedule, all.clone(), |mut s: SnapshotSchedule| {
+        s.metadata.managed_fields = None;
+        Observed::Schedule(Box::new(s))
+    });
+    spawn.kind(Kind::Snapshot, all.clone(), |mut s: SnapshotView| {
+        s.metadata.managed_fields = None;
+        Observed::Snapshot(Box::new(s))
+    });
+    spawn.kind(Kind::Job, ours, |mut j: JobView| {
+        j.metadata.managed_fields = None;
+        Observed::Job(Box::new(j))
+    });
+    spawn.kind(Kind::Namespace, all, |n: PartialObjectMeta<Namespace>| {
+        let view = NamespaceView {
+            terminating: n.metadata.deletion_timestamp.is_some(),
+            labels: n.metadata.labels.unwrap_or_default(),
+        };
+        Observed::Namespace(n.metadata.name.unwrap_or_default(), view)
+    });
+    spawn.set
 }
 
 struct Spawn<'a> {
     client: &'a Client,
     world: &'a Arc<World>,
     sink: &'a Sink,
+    set: JoinSet<()>,
 }
 
 impl Spawn<'_> {
     fn kind<K>(
-        &self,
+        &mut self,
         kind: Kind,
         config: watcher::Config,
         observe: impl Fn(K) -> Observed + Send + 'static,
-    ) -> tokio::task::JoinHandle<()>
-    where
+    ) where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
         let (world, sink) = (Arc::clone(self.world), Arc::clone(self.sink));
-        tokio::spawn(async move {
+        self.set.spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
                 let decode = |guard: DeserializeGuard<K>| match guard.0 {
@@ -121,6 +121,6 @@ impl Spawn<'_> {
                     sink(world.apply(change, Timestamp::now()));
                 }
             }
-        })
+        });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! **Promises.** Each watch event is applied in time that does not grow with the number of objects, and names
 //! the queue keys that have to look again. Everything here can be rebuilt from the API server; nothing is
-//! remembered nowhere else (`docs/design.md` section 7, State).
+//! remembered only here (`docs/design.md` section 7, State).
 //!
 //! **Assumes.** One watch per kind feeds it; readers take short read locks and clone `Arc`s out.
 
@@ -164,7 +164,7 @@ impl World {
             .count()
     }
 
-    /// Batch delete Jobs of a repository's label value, terminal or not.
+    /// Batch delete Jobs of the whole cluster, terminal or not.
     #[must_use]
     pub fn batch_jobs(&self) -> Vec<Arc<JobView>> {
         let state = self.read();
@@ -236,6 +236,12 @@ impl World {
     #[must_use]
     pub fn resolve(&self, snapshot: &SnapshotView) -> ResolvedTo {
         self.read().resolve(snapshot)
+    }
+
+    /// Every Snapshot there is, for a scan of a repository: not for what happens on each event.
+    #[must_use]
+    pub fn all_snapshots(&self) -> Vec<Arc<SnapshotView>> {
+        self.read().snapshots.values().cloned().collect()
     }
 
     /// How many Snapshots there are.

@@ -426,7 +426,8 @@ impl State {
             if old.uid() != new.uid() {
                 self.first_seen.remove(old.uid());
             }
-            if old.pin() != new.pin() {
+            // Not pending any more (made anew under the name, or restored) also changes the lane it was in.
+            if old.pin() != new.pin() || (old.is_pending_deletion() && !new.is_pending_deletion()) {
                 self.snapshot_dirties(&old, dirty);
             }
         }
@@ -674,9 +675,22 @@ impl State {
             .find(|s| {
                 s.metadata.deletion_timestamp.is_none()
                     && s.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
-                    && self.lane_of_snapshot(s) == *lane
+                    && self.could_be_of(s, lane)
             })
             .map(|s| s.key())
+    }
+
+    /// Whether a Snapshot's data may be in the repository of a lane: unless it is known to be in another one. Its
+    /// repository object may be gone, not connected, or connected to something else since.
+    fn could_be_of(&self, view: &SnapshotView, lane: &LaneKey) -> bool {
+        let resolved = view.status.as_ref().and_then(|s| s.resolved.as_ref());
+        match (resolved.and_then(|r| r.unique_id.as_ref()), lane) {
+            (Some(recorded), LaneKey::Physical(id)) => recorded == id,
+            (Some(_) | None, _) => match self.lane_of_snapshot(view) {
+                LaneKey::Unresolved | LaneKey::Unconnected(_) => true,
+                physical @ LaneKey::Physical(_) => physical == *lane,
+            },
+        }
     }
 
     pub(super) fn everything(&self) -> BTreeSet<Dirty> {

@@ -327,6 +327,80 @@ fn only_a_live_object_of_the_same_lane_that_was_not_discovered_shares() {
 }
 
 #[test]
+fn one_whose_repository_object_is_gone_or_is_another_one_now_still_shares() {
+    let sharer = |unique_id: Option<&str>, repositories: Vec<Observed>| {
+        let world = world();
+        for object in repositories {
+            world.apply(Change::Set(object), at(1));
+        }
+        world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+        let twin = snapshot(&Snap {
+            name: "twin",
+            pin: Some("second"),
+            deleting: false,
+            ..Snap::default()
+        });
+        let Observed::Snapshot(mut twin) = twin else {
+            unreachable!()
+        };
+        if let Some(resolved) = twin.status.as_mut().and_then(|s| s.resolved.as_mut()) {
+            resolved.unique_id = unique_id.map(str::to_owned);
+        }
+        world.apply(Change::Set(Observed::Snapshot(twin)), at(1));
+        world.live_sharer(&lane("u"), "id", &ObjectKey::new("a", "s"))
+    };
+    let twin = Some(ObjectKey::new("a", "twin"));
+    assert_eq!(sharer(None, vec![]), twin, "its object is gone");
+    assert_eq!(
+        sharer(None, vec![repository("second", None)]),
+        twin,
+        "not connected"
+    );
+    let other = || vec![repository("second", Some("v"))];
+    assert_eq!(sharer(None, other()), None, "known to be elsewhere");
+    assert_eq!(
+        sharer(Some("u"), other()),
+        twin,
+        "recorded here; its object is another one since"
+    );
+    assert_eq!(sharer(Some("v"), vec![]), None, "recorded elsewhere");
+}
+
+#[test]
+fn a_pending_one_that_is_made_anew_dirties_the_lane_it_was_in() {
+    let world = world();
+    world.apply(Change::Set(snapshot(&Snap::default())), at(1));
+    let live = Snap {
+        deleting: false,
+        ..Snap::default()
+    };
+    let dirty = world.apply(Change::Set(snapshot(&live)), at(2));
+    assert!(dirty.contains(&Dirty::Lane(lane("u"))), "{dirty:?}");
+}
+
+#[test]
+fn the_owning_schedule_is_one_of_any_version() {
+    let Observed::Snapshot(mut view) = snapshot(&Snap::default()) else {
+        unreachable!()
+    };
+    for (version, ours) in [
+        ("kopiur.home-operations.com/v1", true),
+        ("kopiur.home-operations.com.evil/v1", false),
+        ("v1", false),
+    ] {
+        if let Some(owner) = view
+            .metadata
+            .owner_references
+            .as_mut()
+            .and_then(|o| o.first_mut())
+        {
+            owner.api_version = version.to_owned();
+        }
+        assert_eq!(view.schedule_owner().is_some(), ours, "{version}");
+    }
+}
+
+#[test]
 fn the_indexes_equal_a_world_built_from_scratch_after_any_history() {
     // Deterministic pseudo-random history: every object changes pin, id, deletion and existence many times.
     let world = world();

@@ -135,7 +135,9 @@ impl SnapshotView {
             .unwrap_or_default()
             .iter()
             .find_map(|o| {
-                let ours = o.kind == SnapshotSchedule::kind(&()) && o.api_version == names::API_VERSION;
+                // Whatever version the reference was written in: the guard must not depend on it.
+                let group = o.api_version.split_once('/').map(|(group, _)| group);
+                let ours = o.kind == SnapshotSchedule::kind(&()) && group == Some(names::GROUP);
                 ours.then_some((o.uid.as_str(), o.name.as_str()))
             })
     }
@@ -299,6 +301,14 @@ pub struct JobStatusView {
     pub conditions: Vec<k8s_openapi::api::batch::v1::JobCondition>,
 }
 
+impl JobStatusView {
+    fn has(&self, kind: &str) -> bool {
+        self.conditions
+            .iter()
+            .any(|c| c.type_ == kind && c.status == "True")
+    }
+}
+
 /// How far a Job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
@@ -337,12 +347,7 @@ impl JobView {
         let Some(status) = &self.status else {
             return JobState::Waiting;
         };
-        let has = |kind: &str| {
-            status
-                .conditions
-                .iter()
-                .any(|c| c.type_ == kind && c.status == "True")
-        };
+        let has = |kind: &str| status.has(kind);
         if has("Complete") {
             JobState::Succeeded
         } else if has("Failed") {
@@ -360,14 +365,15 @@ impl JobView {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is suspended and none of its pods is left that could still do something.
+    /// Whether it is suspended and none of its pods is left that could still do something. Counters of zero say
+    /// nothing before the Job controller has seen the suspension: it may be creating the pod at this moment.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.spec.suspend == Some(true)
             && self
                 .status
                 .as_ref()
-                .is_some_and(|s| s.active == 0 && s.terminating == 0)
+                .is_some_and(|s| s.active == 0 && s.terminating == 0 && s.has("Suspended"))
     }
 
     /// Whether it came to an end.

@@ -348,7 +348,13 @@ async fn a_running_backup_is_stopped_and_a_snapshot_without_status_let_go() {
     assert!(story.server.get(&snapshot_path("lost")).is_none());
     assert_eq!(story.server.get(&job).unwrap()["spec"]["suspend"], true);
     assert!(story.server.get(&snapshot_path("running")).is_some());
+    // The Job controller has not looked yet: its pod may still be on its way.
     story.server.edit(&job, |j| j["status"] = json!({}));
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("running")).is_some());
+    story.server.edit(&job, |j| {
+        j["status"] = json!({ "conditions": [{ "type": "Suspended", "status": "True" }] });
+    });
     story.pass().await;
     assert!(story.server.get(&snapshot_path("running")).is_none());
 }

@@ -1,7 +1,9 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod catalog;
 mod edges;
+mod others;
 mod server;
 mod story;
 

@@ -45,6 +45,27 @@ pub struct Args {
     keep: bool,
 }
 
+impl Args {
+    /// On a local cluster.
+    pub fn here(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kubeconfig: None,
+            image_prefix: None,
+            keep: false,
+        }
+    }
+
+    /// On another cluster.
+    pub fn elsewhere(kubeconfig: PathBuf, image_prefix: String) -> Self {
+        Self {
+            kubeconfig: Some(kubeconfig),
+            image_prefix: Some(image_prefix),
+            ..Self::here(DEFAULT_CLUSTER)
+        }
+    }
+}
+
 /// Where the story plays.
 struct Place {
     kubeconfig: PathBuf,

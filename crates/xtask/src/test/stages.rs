@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::report::Outcome;
 use super::{CLUSTER, Context, Down, cargo, chart};
-use crate::{checks, cluster, deploy, generate, paths, sh};
+use crate::progress::say;
+use crate::{bench, checks, cluster, demo, deploy, generate, image, paths, sh};
 
 /// One stage.
 pub struct Stage {
@@ -45,9 +46,12 @@ pub const STAGES: &[Stage] = &[
     stage("crates alone", Needs::Nothing, crates_alone),
     stage("unit and integration tests", Needs::Nothing, unit_tests),
     stage("chart", Needs::Nothing, the_chart),
+    stage("bench", Needs::Clusters, bench),
     stage("two clusters", Needs::Clusters, two_clusters),
     stage(INSTALLED, Needs::Installing, install),
+    stage("operator and API server", Needs::Holdfast, api_server),
     stage("end to end", Needs::Holdfast, end_to_end),
+    stage("demo", Needs::Holdfast, demo),
 ];
 
 const fn stage(name: &'static str, needs: Needs, run: fn(&Context) -> Result<Outcome>) -> Stage {
@@ -169,6 +173,12 @@ fn install(context: &Context) -> Result<Outcome> {
     if let Some((kubeconfig, image_prefix)) = &context.other {
         to.kubeconfig = Some(kubeconfig.clone());
         to.image_prefix = Some(image_prefix.clone());
+        let tools = image::tools(&context.workspace.join("target/images"), image_prefix)?;
+        say(format!(
+            "the scenarios need this image too: {} from {}",
+            tools.reference,
+            tools.archive.display()
+        ));
         deploy::run(&to)?;
         return Ok(Outcome::ok());
     }
@@ -184,15 +194,53 @@ fn install(context: &Context) -> Result<Outcome> {
     Ok(Outcome::ok())
 }
 
-fn end_to_end(context: &Context) -> Result<Outcome> {
-    let kubeconfig = match &context.other {
+/// The kubeconfig of the cluster of the tests.
+fn kubeconfig(context: &Context) -> Result<PathBuf> {
+    Ok(match &context.other {
         Some((kubeconfig, _)) => std::path::absolute(kubeconfig)?,
         None => paths::ClusterPaths::new(&context.workspace, CLUSTER)?.kubeconfig(),
+    })
+}
+
+/// What no cluster is needed for, but too long for `--quick`: an optimised build and its measurements.
+fn bench(_: &Context) -> Result<Outcome> {
+    bench::run(&bench::Args::everything())?;
+    Ok(Outcome::ok())
+}
+
+/// The operator's own tests that ask a real API server.
+fn api_server(context: &Context) -> Result<Outcome> {
+    let mut command = context.cargo();
+    command
+        .args(["test", "--package=holdfast-operator", "--test=api_server"])
+        .args(["--", "--show-output"])
+        .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig(context)?);
+    cargo::run(
+        "operator and API server",
+        &context.log("api-server"),
+        &mut command,
+    )
+}
+
+/// The story of the README, on the cluster of the tests.
+fn demo(context: &Context) -> Result<Outcome> {
+    let args = match &context.other {
+        Some((kubeconfig, image_prefix)) => demo::Args::elsewhere(kubeconfig.clone(), image_prefix.clone()),
+        None => demo::Args::here(CLUSTER),
     };
+    demo::run(&args)?;
+    Ok(Outcome::ok())
+}
+
+fn end_to_end(context: &Context) -> Result<Outcome> {
+    let kubeconfig = kubeconfig(context)?;
     let mut command = context.cargo();
     command
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
         .args(["--", "--include-ignored", "--show-output"])
         .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
+    if let Some((_, prefix)) = &context.other {
+        command.env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix));
+    }
     cargo::run("end to end", &context.log("end-to-end"), &mut command)
 }

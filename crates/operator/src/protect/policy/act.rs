@@ -107,33 +107,12 @@ async fn report(
     let list = &mut status.conditions;
     let (reason, message) = (decision.reason, decision.message.as_str());
     let reconciling = !decision.ready && !decision.stalled && reason != "Suspended";
-    conditions::set(
-        list,
-        conditions::READY,
-        decision.ready,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::RECONCILING,
+    conditions::Kstatus {
+        ready: decision.ready,
         reconciling,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::STALLED,
-        decision.stalled,
-        reason,
-        message,
-        generation,
-        now,
-    );
+        stalled: decision.stalled,
+    }
+    .set(list, reason, message, generation, now);
     let Some(patch) = diff::merge_patch(&before, &status) else {
         return Ok(());
     };

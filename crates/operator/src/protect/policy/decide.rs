@@ -119,10 +119,13 @@ fn completed(view: &SnapshotView) -> Option<Completed> {
         .as_ref()
         .map(|i| i.source_path.clone());
     let repository = view.pin().map(|k| k.to_string()).unwrap_or_default();
+    // An object made anew over another repository has another history under the same name.
+    let unique_id = status.resolved.as_ref().and_then(|r| r.unique_id.clone());
+    let unique_id = unique_id.unwrap_or_default();
     Some(Completed {
         uid: view.uid().to_owned(),
         id: view.snapshot_id()?.to_owned(),
-        group: format!("{repository}|{}", source.unwrap_or_default()),
+        group: format!("{repository}|{unique_id}|{}", source.unwrap_or_default()),
         ended_at: status.timing.as_ref()?.end_time?,
         pinned: false,
         vanished: conditions::is_true(&status.conditions, "Vanished"),

@@ -113,6 +113,18 @@ fn a_policy_that_moved_does_not_prune_what_it_left_behind_by_what_it_has_now() {
 }
 
 #[test]
+fn a_repository_object_made_anew_over_another_repository_has_a_history_of_its_own() {
+    let mut all = five();
+    for n in 20..22 {
+        all.push(snapshot(n, |o| {
+            o["status"]["resolved"]["uniqueId"] = json!("the new one")
+        }));
+    }
+    let left = pruned(&facts(json!({ "retention": { "keepLatest": 2 } }), all));
+    assert_eq!(left, ["s0", "s1", "s2"]);
+}
+
+#[test]
 fn a_live_object_loses_an_old_stamp_and_keeps_a_fresh_one() {
     let stamp = |time: &str| {
         let time = time.to_owned();

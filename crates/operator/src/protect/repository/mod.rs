@@ -27,12 +27,13 @@ use jiff::Timestamp;
 /// # Errors
 /// [`Error`].
 pub async fn pass(ctx: &Context, key: &RepositoryKey) -> Result<Next, Error> {
-    let Some(view) = ctx.world.repository(key) else {
-        return Ok(Next::Settled);
-    };
     if !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }
+    let Some(view) = ctx.world.repository(key) else {
+        ctx.metrics.forget_repository(key.into(), key.name());
+        return Ok(Next::Settled);
+    };
     let facts = observe::facts(ctx, view).await?;
     let now = Timestamp::now();
     let step = decide::decide(&facts, now);

@@ -91,8 +91,7 @@ async fn job_fact(ctx: &Context, view: &RepositoryView, op: &str) -> Result<Opti
     let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
         return Ok(None);
     };
-    let key = job.key();
-    let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
+    let read = outcome::read(&ctx.client, &job).await?;
     Ok(Some(JobFact {
         state: job.state(),
         job,

@@ -32,33 +32,12 @@ pub async fn refuse(
     write_status(ctx, key, observed, |status| {
         status.observed_generation = generation;
         let list = &mut status.conditions;
-        conditions::set(
-            list,
-            conditions::READY,
-            false,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::RECONCILING,
-            false,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::STALLED,
-            true,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
+        conditions::Kstatus {
+            ready: false,
+            reconciling: false,
+            stalled: true,
+        }
+        .set(list, "InvalidSchedule", why, generation, now);
     })
     .await?;
     Ok(Next::Settled)
@@ -197,6 +176,7 @@ async fn create_snapshot(
     }
     let version = made.metadata.resource_version.as_deref().unwrap_or_default();
     let status = json!({ "origin": Origin::Scheduled, "phase": SnapshotPhase::Pending });
+    ctx.leadership.guard()?;
     match write::patch_status(&api, name, version, status).await {
         Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
@@ -294,25 +274,12 @@ async fn report(
         let (ready, reason, message) = words(plan.wait, plan.missed);
         let list = &mut status.conditions;
         let reconciling = !ready && plan.wait != Some(ScheduleWait::Suspended);
-        conditions::set(list, conditions::READY, ready, reason, &message, generation, now);
-        conditions::set(
-            list,
-            conditions::RECONCILING,
+        conditions::Kstatus {
+            ready,
             reconciling,
-            reason,
-            &message,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::STALLED,
-            false,
-            reason,
-            &message,
-            generation,
-            now,
-        );
+            stalled: false,
+        }
+        .set(list, reason, &message, generation, now);
     })
     .await
 }

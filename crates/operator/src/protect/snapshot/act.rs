@@ -141,26 +141,12 @@ pub(super) fn kstatus(
     message: &str,
     now: Timestamp,
 ) {
-    let list = &mut status.conditions;
-    conditions::set(list, conditions::READY, ready, reason, message, generation, now);
-    conditions::set(
-        list,
-        conditions::RECONCILING,
+    let all = conditions::Kstatus {
+        ready,
         reconciling,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::STALLED,
         stalled,
-        reason,
-        message,
-        generation,
-        now,
-    );
+    };
+    all.set(&mut status.conditions, reason, message, generation, now);
 }
 
 async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {
@@ -311,11 +297,31 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     };
-    match create(ctx, &mover).await? {
-        Created::Yes(_) => Ok(Next::Settled),
-        // Another object's Job has this name: wait for it to go.
-        Created::Exists | Created::NoPlace => Ok(Next::After(Duration::from_secs(10))),
-    }
+    let (reason, message) = match create(ctx, &mover).await {
+        Ok(Created::Yes(_)) => return Ok(Next::Settled),
+        Ok(Created::Exists) => (
+            "JobNameTaken",
+            format!(
+                "Job {}/{} exists and is not of this Snapshot; the run starts when it is gone.",
+                mover.namespace, mover.name
+            ),
+        ),
+        Ok(Created::NoPlace) => (
+            "NoPlaceToRun",
+            format!("Namespace {} takes no new Jobs.", mover.namespace),
+        ),
+        Err(error) if error.is_refusal() => (
+            "JobRefused",
+            format!("The API server does not take Job {}: {error}", mover.name),
+        ),
+        Err(error) => return Err(error),
+    };
+    // The phase and the pin stay: what is said is that nothing runs yet, and why.
+    write_status(ctx, view, |status| {
+        kstatus(status, generation, (false, true, false), reason, &message, now);
+    })
+    .await?;
+    Ok(Next::After(Duration::from_secs(10)))
 }
 
 /// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim

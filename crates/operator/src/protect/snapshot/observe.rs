@@ -143,8 +143,7 @@ async fn job_fact(ctx: &Context, view: &SnapshotView) -> Result<Option<JobFact>,
     else {
         return Ok(None);
     };
-    let key = job.key();
-    let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
+    let read = outcome::read(&ctx.client, &job).await?;
     Ok(Some(JobFact {
         state: job.state(),
         job,
@@ -158,7 +157,8 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     let Some(snapshot) = api
         .get_opt(&key.name)
         .await?
-        .filter(|s| s.metadata.uid.as_deref() == Some(view.uid()))
+        // A run must not begin once the lane may have let the object go.
+        .filter(|s| s.metadata.uid.as_deref() == Some(view.uid()) && s.metadata.deletion_timestamp.is_none())
     else {
         return Err(Error::Conflict);
     };

@@ -164,6 +164,7 @@ async fn keep_for_a_while(ctx: &Context, job: &JobView) -> Result<(), Error> {
     let key = job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let patch = Patch::Merge(json!({ "spec": { "ttlSecondsAfterFinished": KEEP_SECONDS } }));
+    ctx.leadership.guard()?;
     match api
         .patch(&key.name, &PatchParams::default(), &patch)
         .await

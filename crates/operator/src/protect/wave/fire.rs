@@ -24,7 +24,7 @@ use holdfast_api::names;
 use holdfast_core::deletion::names::repository_label;
 use holdfast_core::deletion::{Batch, HeldChange, Plan, Verdict, wave};
 use holdfast_protocol::work::{BatchMember, Operation, WorkDocument};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ use std::time::Duration;
 
 /// Seconds a Job has beside one for each member.
 const DEADLINE_SECONDS: i64 = 600;
+/// How long the pod of a Job that is gone may take to end before it is worth a word.
+const LEFTOVER_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 /// How soon something that another process ends is looked at again.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -60,8 +62,20 @@ pub async fn fire(
     batch: &Batch,
     now: Timestamp,
 ) -> Result<Next, Error> {
-    if let Some(pod) = leftover(ctx, observed).await? {
-        tracing::info!(lane = %key, pod, "a pod of an earlier delete Job is still there; waiting for it");
+    if let Some((view, pod)) = leftover(ctx, observed).await? {
+        let name = pod.metadata.name.unwrap_or_default();
+        tracing::info!(lane = %key, pod = name, "a pod of an earlier delete Job is still there; waiting for it");
+        let since = pod
+            .metadata
+            .deletion_timestamp
+            .or(pod.metadata.creation_timestamp);
+        if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
+            let message = format!(
+                "The pod {}/{name} of an earlier delete Job has not ended, so it may still delete; no other delete Job is created beside it. It goes on when the pod has ended; if its node is lost, delete the pod by force.",
+                view.place(&ctx.settings.namespace)
+            );
+            records::failed(ctx, observed, &view, None, "LeftoverPod", &message, now).await?;
+        }
         return Ok(Next::After(SOON));
     }
     // Held until CREATE, so that two lanes do not both take the last place under the cap.
@@ -84,7 +98,7 @@ pub async fn fire(
     }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
     lease::write(ctx, lock, Some(&job), now).await?;
-    let claimed = claim(ctx, &proof, &job.name, now).await?;
+    let claimed = claim(ctx, &proof, &repository, &job.name, now).await?;
     let mut members: Vec<(BatchMember, Arc<SnapshotView>)> = claimed
         .into_iter()
         .filter_map(|view| Some((facts::batch_member(&view)?, view)))
@@ -94,14 +108,38 @@ pub async fn fire(
     }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
-    memory::write(ctx, &repository, &job, &members, now).await?;
+    if let Err(error) = memory::write(ctx, &repository, &job, &members, now).await {
+        return refused(
+            ctx,
+            observed,
+            &repository,
+            "the memory of the delete Job",
+            error,
+            now,
+        )
+        .await;
+    }
     let mover = mover(
         ctx,
         &repository,
         &job,
         members.into_iter().map(|(member, _)| member).collect(),
     );
-    match create(ctx, &mover).await? {
+    let created = match create(ctx, &mover).await {
+        Ok(created) => created,
+        Err(error) => {
+            return refused(
+                ctx,
+                observed,
+                &repository,
+                &format!("the delete Job {job}"),
+                error,
+                now,
+            )
+            .await;
+        }
+    };
+    match created {
         Created::Yes(created) => {
             tracing::info!(lane = %key, job = %job, "a delete Job was created");
             seen(ctx, &job, created.metadata.uid.as_deref()).await;
@@ -141,7 +179,7 @@ fn prove(
 }
 
 /// A pod of a delete Job of this lane that has not ended although no Job is left: somebody deleted the Job by hand.
-async fn leftover(ctx: &Context, observed: &Observed) -> Result<Option<String>, Error> {
+async fn leftover(ctx: &Context, observed: &Observed) -> Result<Option<(Arc<RepositoryView>, Pod)>, Error> {
     for view in observed.repositories.values() {
         let api: Api<Pod> = Api::namespaced(ctx.client.clone(), view.place(&ctx.settings.namespace));
         let labels = format!(
@@ -157,7 +195,7 @@ async fn leftover(ctx: &Context, observed: &Observed) -> Result<Option<String>, 
             !matches!(phase, Some("Succeeded" | "Failed"))
         });
         if let Some(pod) = alive {
-            return Ok(pod.metadata.name);
+            return Ok(Some((Arc::clone(view), pod)));
         }
     }
     Ok(None)
@@ -202,6 +240,7 @@ async fn missing(
 async fn claim(
     ctx: &Context,
     proof: &Proof,
+    repository: &RepositoryView,
     job: &str,
     now: Timestamp,
 ) -> Result<Vec<Arc<SnapshotView>>, Error> {
@@ -229,7 +268,8 @@ async fn claim(
         } else {
             HeldChange::Keep
         };
-        let status = member::claimed(view, job, why, held, now);
+        let mut status = member::claimed(view, job, why, held, now);
+        member::pin(&mut status, repository);
         claims.push(async move {
             let written = member::write_claim(ctx, view, &status).await;
             (view, written)
@@ -239,8 +279,8 @@ async fn claim(
     for (view, written) in few_at_once(claims).await {
         match written? {
             Written::Yes => claimed.push(Arc::clone(view)),
-            Written::Changed => {
-                tracing::info!(snapshot = %view.key(), "changed since it was judged; not in this delete Job");
+            Written::Changed | Written::Refused => {
+                tracing::info!(snapshot = %view.key(), "changed since it was judged, or refused; not in this delete Job");
             }
         }
     }
@@ -289,6 +329,24 @@ fn mover(ctx: &Context, repository: &RepositoryView, job: &ObjectKey, members: V
         labels,
         annotations,
     }
+}
+
+/// A quota or a webhook does not let the Job in: the repository's trouble, in the API server's own words. Any other
+/// error ends the pass.
+async fn refused(
+    ctx: &Context,
+    observed: &mut Observed,
+    repository: &RepositoryView,
+    what: &str,
+    error: Error,
+    now: Timestamp,
+) -> Result<Next, Error> {
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    let message = format!("The API server does not take {what}: {error}");
+    records::failed(ctx, observed, repository, None, "JobRefused", &message, now).await?;
+    Ok(Next::After(SOON))
 }
 
 /// CREATE found a Job of that name. One of ours is taken up by the next pass: the lock names it. A foreign one is in

@@ -6,7 +6,6 @@
 use crate::jobs::outcome::Read;
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::outcome::FailureClass;
-use jiff::{SignedDuration, Timestamp};
 
 /// What a Job's end means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,29 +119,6 @@ fn why(letter: Letter, said: Option<&str>) -> String {
         Letter::RepositoryReplaced => "The repository is another one than the one that was recorded; nothing was touched.".to_owned(),
         Letter::OtherCluster => "The snapshot carries the tag of another cluster, so it was not touched. To let this object go, put the annotation skip-snapshot-cleanup on it.".to_owned(),
     }
-}
-
-/// When a member may be tried again after this many failed attempts: 1 minute doubling to 1 hour.
-#[must_use]
-pub fn member_backoff(attempts: u32, now: Timestamp) -> Timestamp {
-    backoff(attempts, 60, 3600, now)
-}
-
-/// When a repository may be tried again after this many failures in a row: 15 seconds doubling to 10 minutes.
-#[must_use]
-pub fn repository_backoff(failures: u32, now: Timestamp) -> Timestamp {
-    backoff(failures, 15, 600, now)
-}
-
-fn backoff(count: u32, first: i64, most: i64, now: Timestamp) -> Timestamp {
-    let seconds = first
-        .saturating_mul(1 << count.saturating_sub(1).min(20))
-        .min(most);
-    let at = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(Timestamp::MAX);
-    // The API keeps what is written; whole seconds read better.
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 #[cfg(test)]

@@ -91,15 +91,3 @@ fn a_repository_that_cannot_be_written_counts_against_no_member() {
     );
     assert_eq!(letters(&its_own).len(), 2);
 }
-
-#[test]
-fn backoff_doubles_up_to_its_end() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let after = |n| member_backoff(n, now).as_second() - 1_000;
-    assert_eq!(
-        [after(1), after(2), after(3), after(7), after(60)],
-        [60, 120, 240, 3600, 3600]
-    );
-    assert_eq!(repository_backoff(1, now).as_second(), 1_015);
-    assert_eq!(repository_backoff(99, now).as_second(), 1_600);
-}

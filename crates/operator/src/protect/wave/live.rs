@@ -8,6 +8,7 @@
 
 use super::facts;
 use super::observe::Observed;
+use super::proven::Proven;
 use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
@@ -35,7 +36,7 @@ pub struct Live {
 impl Live {
     /// The schedule that owns a Snapshot.
     #[must_use]
-    pub fn owner(&self, world: &World, view: &SnapshotView) -> Owner {
+    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> Owner {
         let Some((uid, name)) = view.schedule_owner() else {
             return facts::owner(None, None);
         };
@@ -44,7 +45,8 @@ impl Live {
             Some(read) => facts::owner(Some(uid), read.as_ref()),
             None => {
                 let known = world.schedule(&key);
-                facts::owner(Some(uid), known.as_ref().map(|s| &s.metadata))
+                let found = known.as_ref().map(|s| &s.metadata);
+                facts::owner(Some(uid), found.or_else(|| proven.schedules.get(&key)))
             }
         }
     }

@@ -29,7 +29,7 @@ const FEW: usize = 10;
 /// A brief wait that has lasted this long is told to all.
 const LASTING: SignedDuration = SignedDuration::from_secs(20);
 
-/// Marks the members of a plan.
+/// Marks the members of a plan; answers whether a mark was refused.
 ///
 /// # Errors
 /// [`Error`]; a conflict after every other member was written.
@@ -39,7 +39,7 @@ pub async fn mark(
     plan: &Plan,
     proven: &Proven,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let touched = look_after_movers(ctx, observed, plan, proven, now).await?;
     let patience = Patience::new(observed, plan, now);
     let firing: BTreeSet<&str> = plan
@@ -59,12 +59,13 @@ pub async fn mark(
             writes.push(one(ctx, mark));
         }
     }
-    let mut changed = false;
+    let (mut changed, mut refused) = (false, false);
     let mut untold: BTreeMap<RepositoryKey, usize> = BTreeMap::new();
     for written in few_at_once(writes).await {
         match written? {
             Done::Written => {}
             Done::Changed => changed = true,
+            Done::Refused => refused = true,
             Done::NoEvent(repository) => *untold.entry(repository).or_default() += 1,
         }
     }
@@ -78,12 +79,17 @@ pub async fn mark(
                 .await;
         }
     }
-    if changed { Err(Error::Conflict) } else { Ok(()) }
+    if changed {
+        Err(Error::Conflict)
+    } else {
+        Ok(refused)
+    }
 }
 
 enum Done {
     Written,
     Changed,
+    Refused,
     NoEvent(RepositoryKey),
 }
 
@@ -144,8 +150,10 @@ impl Mark {
 }
 
 async fn one(ctx: &Context, mark: Mark) -> Result<Done, Error> {
-    if member::write(ctx, &mark.view, &mark.status).await? == Written::Changed {
-        return Ok(Done::Changed);
+    match member::write(ctx, &mark.view, &mark.status).await? {
+        Written::Yes => {}
+        Written::Changed => return Ok(Done::Changed),
+        Written::Refused => return Ok(Done::Refused),
     }
     let Some((note, repository)) = mark.event else {
         return Ok(Done::Written);
@@ -301,8 +309,7 @@ async fn look_after_movers(
                 .into_iter()
                 .find(|j| j.is_terminal() && j.spec.ttl_seconds_after_finished.is_none());
             if let Some(job) = unread {
-                let key = job.key();
-                let read = outcome::read(&ctx.client, &key.namespace, &key.name).await?;
+                let read = outcome::read(&ctx.client, &job).await?;
                 result::record(ctx, view, &job, &read, now).await?;
                 touched.insert(decision.uid.clone());
             }

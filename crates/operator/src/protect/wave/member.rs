@@ -6,12 +6,14 @@
 use crate::context::{Context, Error};
 use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
-use crate::world::views::{SnapshotStatusView, SnapshotView};
+use crate::world::keys;
+use crate::world::views::{RepositoryView, SnapshotStatusView, SnapshotView};
 use futures::StreamExt;
 use futures::stream;
 use holdfast_api::conditions;
 use holdfast_api::snapshot::{DeletionStatus, SnapshotPhase};
 use holdfast_core::deletion::{DeleteReason, HeldChange};
+use holdfast_protocol::letters::Letter;
 use jiff::Timestamp;
 use kube::api::Api;
 use serde_json::{Value, json};
@@ -27,12 +29,14 @@ pub enum Written {
     Yes,
     /// The object changed since it was judged, or is gone.
     Changed,
+    /// The API server refuses it for this object; logged. Others are not to wait for it.
+    Refused,
 }
 
 /// Writes a status against the judged resourceVersion, if it changes.
 ///
 /// # Errors
-/// [`Error`]; a conflict is no error but [`Written::Changed`].
+/// [`Error`]; a conflict is no error but [`Written::Changed`], a refusal is [`Written::Refused`].
 pub async fn write(
     ctx: &Context,
     view: &SnapshotView,
@@ -49,7 +53,7 @@ pub async fn write(
 /// proof that the object is still the one that was judged.
 ///
 /// # Errors
-/// [`Error`]; a conflict is no error but [`Written::Changed`].
+/// As [`write`].
 pub async fn write_claim(
     ctx: &Context,
     view: &SnapshotView,
@@ -69,7 +73,14 @@ async fn send(ctx: &Context, view: &SnapshotView, patch: Value) -> Result<Writte
     match write::patch_status(&api, &key.name, version, patch).await {
         Ok(_) => Ok(Written::Yes),
         Err(WriteError::Conflict | WriteError::Gone) => Ok(Written::Changed),
-        Err(error @ WriteError::Api(_)) => Err(error.into()),
+        Err(error @ WriteError::Api(_)) => {
+            let error = Error::from(error);
+            if !error.is_refusal() {
+                return Err(error);
+            }
+            tracing::warn!(snapshot = %key, %error, "a status is refused; going on with the others");
+            Ok(Written::Refused)
+        }
     }
 }
 
@@ -204,6 +215,16 @@ pub fn claimed(
     status
 }
 
+/// One without a pin is bound to the repository that its Job deletes from: should its policy change or go meanwhile,
+/// the result still finds it, and no other lane takes it for its own.
+pub fn pin(status: &mut SnapshotStatusView, repository: &RepositoryView) {
+    let resolved = status.resolved.get_or_insert_default();
+    if resolved.repository.is_none() {
+        resolved.repository = Some(keys::pin_to(&repository.key));
+        resolved.unique_id = repository.unique_id().map(str::to_owned);
+    }
+}
+
 /// No longer claimed, because the Job it names does not exist or said nothing about it.
 #[must_use]
 pub fn unclaimed(mut status: SnapshotStatusView) -> SnapshotStatusView {
@@ -238,6 +259,18 @@ pub fn failed(view: &SnapshotView, outcome: &str, why: &str, next: Timestamp) ->
     deletion.last_error = Some(why.to_owned());
     deletion.next_attempt_at = Some(next);
     status
+}
+
+/// Whether a Job has proved its data gone; what is left to do is to release it.
+#[must_use]
+pub fn is_confirmed(view: &SnapshotView) -> bool {
+    let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    deletion.is_some_and(|d| {
+        d.job.is_some()
+            && Letter::ALL
+                .iter()
+                .any(|l| l.confirms() && d.outcome.as_deref() == Some(l.reason()))
+    })
 }
 
 /// The Job that a member's status names.

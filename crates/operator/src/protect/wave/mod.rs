@@ -29,6 +29,8 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
+pub use memory::touched;
+
 use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
@@ -41,6 +43,8 @@ use std::time::Duration;
 
 /// How soon a lane with a live Job is looked at again when no event comes.
 const LIVE_AGAIN: Duration = Duration::from_secs(15);
+/// How soon a write that was refused is tried again when no event comes.
+const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 /// How soon the world is asked again for what was just written.
 const CATCH_UP: Duration = Duration::from_millis(500);
 
@@ -62,7 +66,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
-    let jobs = observe::jobs(ctx, key, lock.as_ref()).await?;
+    let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
     let proven = proven::prove(ctx, &pending).await?;
     let (world, home) = (&ctx.world, &ctx.settings.namespace);
     let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
@@ -78,10 +82,12 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(CATCH_UP));
     }
 
+    let mut refused = release::finish(ctx, &observed.done).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
     records::before(ctx, &mut observed, &plan).await?;
-    mark::mark(ctx, &observed, &plan, &proven, now).await?;
-    release::release(ctx, &observed, &plan).await?;
+    refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    records::kept(ctx, &mut observed, &plan, now).await?;
+    refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     match (plan.withdraw, &plan.fire, &lock) {
         (Some(why), _, _) => {
@@ -99,7 +105,27 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     }
     records::after(ctx, &mut observed, &plan, now).await?;
     count(ctx, key, &plan);
-    Ok(next)
+    // What was refused to one member kept no other waiting.
+    Ok(if refused {
+        sooner(next, REFUSED_AGAIN)
+    } else {
+        next
+    })
+}
+
+/// What a pass would decide from the world alone: facts and decision, nothing read live, nothing written. For the
+/// bench, which measures it.
+#[must_use]
+pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
+    let observed = observe::lane(
+        &ctx.world,
+        &ctx.settings.namespace,
+        key,
+        &[],
+        &proven::Proven::default(),
+        &Live::default(),
+    );
+    wave(&observed.lane, &settings(ctx), now)
 }
 
 fn settings(ctx: &Context) -> Settings {
@@ -143,10 +169,7 @@ fn count(ctx: &Context, key: &LaneKey, plan: &Plan) {
         (own.count(), held)
     };
     for repository in &plan.repositories {
-        let kind = match &repository.key {
-            RepositoryKey::Repository { .. } => RepositoryKind::Repository,
-            RepositoryKey::ClusterRepository { .. } => RepositoryKind::ClusterRepository,
-        };
+        let kind = RepositoryKind::from(&repository.key);
         let (pending, held) = figures(Some(&repository.key));
         ctx.metrics.wave(kind, repository.key.name(), pending, held);
     }

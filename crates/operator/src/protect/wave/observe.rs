@@ -9,17 +9,18 @@
 use super::facts::{self, Around};
 use super::lease::Lock;
 use super::live::Live;
+use super::member;
 use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
-use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
 use holdfast_api::names;
 use holdfast_core::deletion::{Cache, Lane, LiveBatch, MemberFacts, OwnMover, Resolution, Sharing};
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A batch Job of the lane that is not reaped.
@@ -50,6 +51,8 @@ pub struct Observed {
     pub repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>>,
     /// Its Jobs that are not reaped.
     pub jobs: Vec<BatchJob>,
+    /// Snapshots whose data a Job proved gone and whose Job is gone too: no members any more, only to be released.
+    pub done: Vec<Arc<SnapshotView>>,
     /// Where a member stands in the lane, by UID.
     index: HashMap<String, usize>,
 }
@@ -64,20 +67,38 @@ impl Observed {
     /// Whether a Job of the lane includes a member.
     #[must_use]
     pub fn rides(&self, uid: &str) -> bool {
-        self.jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
+        rides(&self.jobs, uid)
     }
 }
 
-/// The batch Jobs of a lane, those that only the lock knows of included, with their pods looked at live.
+fn rides(jobs: &[BatchJob], uid: &str) -> bool {
+    jobs.iter().any(|j| j.members.iter().any(|m| m == uid))
+}
+
+/// The batch Jobs of a lane, those that only the lock or a claim knows of included, with their pods looked at live.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<Vec<BatchJob>, Error> {
+pub async fn jobs(
+    ctx: &Context,
+    key: &LaneKey,
+    lock: Option<&Lock>,
+    pending: &[Pending],
+) -> Result<Vec<BatchJob>, Error> {
     let mut views: Vec<Arc<JobView>> = ctx.world.batch_jobs();
     views.retain(|job| belongs(ctx, key, job));
-    if let Some(named) = lock.and_then(Lock::job)
-        && !views.iter().any(|j| j.key() == named)
-    {
+    let named: BTreeSet<ObjectKey> = match lock {
+        Some(lock) => lock.job().into_iter().collect(),
+        // Without a lock (the repository object went or is made anew) the claims say which Job there may be.
+        None => pending
+            .iter()
+            .filter_map(|p| claimed_by(ctx, &p.snapshot))
+            .collect(),
+    };
+    for named in named {
+        if views.iter().any(|j| j.key() == named) {
+            continue;
+        }
         // Created a moment ago, or reaped: the watch does not say which.
         let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &named.namespace);
         let found = api.get_opt(&named.name).await?;
@@ -96,7 +117,7 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
         let (started, why_not) = if job.is_terminal() {
             (true, String::new())
         } else {
-            let pods = outcome::pods(&ctx.client, &job.key().namespace, job.uid()).await?;
+            let pods = outcome::pods(&ctx.client, &job).await?;
             match (facts::started(&job, &pods), outcome::judge(pods)) {
                 (true, _) | (false, outcome::Read::Outcome { .. }) => (true, String::new()),
                 (false, outcome::Read::Unreadable(why)) => (false, why),
@@ -123,6 +144,15 @@ pub async fn jobs(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<V
     Ok(jobs)
 }
 
+fn claimed_by(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
+    let job = member::claim(snapshot)?;
+    let pin = snapshot.pin()?;
+    Some(ObjectKey::new(
+        pin.namespace().unwrap_or(&ctx.settings.namespace),
+        job,
+    ))
+}
+
 /// By the repository object it works for; and by the physical repository, should that object be gone.
 fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
     let by_object = job
@@ -147,7 +177,10 @@ pub fn lane(
     proven: &Proven,
     live: &Live,
 ) -> Observed {
-    let pending = world.pending(key);
+    let (done, pending): (Vec<Pending>, Vec<Pending>) = world
+        .pending(key)
+        .into_iter()
+        .partition(|p| member::is_confirmed(&p.snapshot) && !rides(jobs, p.snapshot.uid()));
     let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = world
         .repositories_of(key)
         .into_iter()
@@ -202,6 +235,7 @@ pub fn lane(
         views,
         repositories,
         jobs: jobs.to_vec(),
+        done: done.into_iter().map(|p| p.snapshot).collect(),
         index,
     }
 }
@@ -254,7 +288,7 @@ impl Gather<'_> {
         };
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(world, view),
+            owner: self.live.owner(world, self.proven, view),
             namespace: facts::namespace(self.live.namespace(world, &own.namespace)),
             sharing,
             mover: self.mover(view),

@@ -1,5 +1,5 @@
-//! What the world alone does not prove, looked for live: the definition of Snapshot, repository objects and policies
-//! that seem to be gone, and backup Jobs that a Snapshot names and the watch has not delivered.
+//! What the world alone does not prove, looked for live: the definition of Snapshot, repository objects, policies and
+//! schedules that seem to be gone, and backup Jobs that a Snapshot names and the watch has not delivered.
 //!
 //! **Promises.** Absence in a cache frees nothing. One read for each distinct object.
 
@@ -7,8 +7,9 @@ use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
@@ -24,6 +25,8 @@ pub struct Proven {
     pub repositories: BTreeSet<RepositoryKey>,
     /// Policies that exist although the world does not have them.
     pub policies: BTreeSet<ObjectKey>,
+    /// Schedules that exist although the world does not have them.
+    pub schedules: BTreeMap<ObjectKey, ObjectMeta>,
     /// Backup Jobs that were looked for and are not there.
     pub absent_jobs: BTreeSet<ObjectKey>,
     /// Backup Jobs that are there although the world does not have them.
@@ -42,6 +45,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
     proven.api_going_away = api_going_away(ctx).await?;
     let mut looked_for = BTreeSet::new();
     let mut policies = BTreeSet::new();
+    let mut schedules = BTreeSet::new();
     for Pending { snapshot, .. } in pending {
         if ctx.world.resolve(snapshot) == ResolvedTo::Gone {
             match (snapshot.pin(), snapshot.policy()) {
@@ -52,6 +56,12 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
                     policies.insert(policy);
                 }
                 (None, None) => {}
+            }
+        }
+        if let Some((_, name)) = snapshot.schedule_owner() {
+            let key = ObjectKey::new(snapshot.key().namespace, name);
+            if ctx.world.schedule(&key).is_none() {
+                schedules.insert(key);
             }
         }
         if let Some(job) = missing_job(&ctx.world, snapshot) {
@@ -69,6 +79,13 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
     for key in looked_for {
         if repository_exists(ctx, &key).await? {
             proven.repositories.insert(key);
+        }
+    }
+    for key in schedules {
+        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
+            Api::namespaced(ctx.client.clone(), &key.namespace);
+        if let Some(found) = api.get_opt(&key.name).await? {
+            proven.schedules.insert(key, found.metadata);
         }
     }
     for key in policies {

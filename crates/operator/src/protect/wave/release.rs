@@ -20,11 +20,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases what a plan lets go without deleting; answers with how many.
+/// Releases what a plan lets go without deleting; answers whether one was refused.
 ///
 /// # Errors
 /// [`Error`]; a conflict after every other finalizer was tried.
-pub async fn release(ctx: &Context, observed: &Observed, plan: &Plan) -> Result<usize, Error> {
+pub async fn release(ctx: &Context, observed: &Observed, plan: &Plan) -> Result<bool, Error> {
     let going: Vec<Going> = plan
         .decisions
         .iter()
@@ -32,13 +32,14 @@ pub async fn release(ctx: &Context, observed: &Observed, plan: &Plan) -> Result<
         .filter_map(|d| Going::of(observed, plan, d))
         .collect();
     let views: Vec<Arc<SnapshotView>> = going.iter().map(|g| Arc::clone(&g.view)).collect();
-    let mut conflict = false;
+    let (mut conflict, mut refused) = (false, false);
     let mut untold: BTreeMap<(RepositoryKey, &'static str), usize> = BTreeMap::new();
     for done in few_at_once(going.into_iter().map(|g| one(ctx, g)).collect()).await {
         match done {
             Ok(None) => {}
             Ok(Some(what)) => *untold.entry(what).or_default() += 1,
             Err(Error::Conflict) => conflict = true,
+            Err(error) if error.is_refusal() => refused = true,
             Err(error) => return Err(error),
         }
     }
@@ -50,12 +51,29 @@ pub async fn release(ctx: &Context, observed: &Observed, plan: &Plan) -> Result<
             ctx.warn_repository(view, reason, &note, "KeptSnapshot").await;
         }
     }
-    seen_gone(ctx, &views).await;
-    if conflict {
-        Err(Error::Conflict)
-    } else {
-        Ok(views.len())
+    if refused {
+        // Waiting for all of them to go would be in vain.
+        return Ok(true);
     }
+    seen_gone(ctx, &views).await;
+    if conflict { Err(Error::Conflict) } else { Ok(false) }
+}
+
+/// Finalizers of members whose data a Job proved gone, and whose Job went before they did.
+///
+/// # Errors
+/// [`Error`].
+pub async fn finish(ctx: &Context, done: &[Arc<SnapshotView>]) -> Result<bool, Error> {
+    let work = done.iter().map(|view| finalizer(ctx, view)).collect();
+    let mut refused = false;
+    for ended in few_at_once(work).await {
+        match ended {
+            Ok(()) => {}
+            Err(error) if error.is_refusal() => refused = true,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
 }
 
 struct Going {
@@ -132,10 +150,15 @@ async fn one(ctx: &Context, going: Going) -> Result<Option<(RepositoryKey, &'sta
 /// [`Error`].
 pub async fn finalizer(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
     let api: Api<SnapshotView> = Api::namespaced(ctx.client.clone(), &view.key().namespace);
-    ctx.leadership.guard()?;
-    match write::release_finalizer(&api, view).await {
+    match ctx.leadership.fence(write::release_finalizer(&api, view)).await? {
         Ok(()) | Err(WriteError::Gone) => Ok(()),
-        Err(error @ (WriteError::Conflict | WriteError::Api(_))) => Err(error.into()),
+        Err(error @ (WriteError::Conflict | WriteError::Api(_))) => {
+            let error = Error::from(error);
+            if error.is_refusal() {
+                tracing::warn!(snapshot = %view.key(), %error, "the removal of a finalizer is refused; going on with the others");
+            }
+            Err(error)
+        }
     }
 }
 

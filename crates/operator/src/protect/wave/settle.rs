@@ -19,6 +19,7 @@ use crate::jobs::outcome;
 use crate::runtime::metrics::{BatchOutcome, DeletionOutcome, MemberOutcome};
 use crate::runtime::write;
 use crate::world::views::{JobView, SnapshotView};
+use holdfast_core::backoff;
 use holdfast_core::deletion::Withdraw;
 use holdfast_core::deletion::messages;
 use jiff::Timestamp;
@@ -46,7 +47,7 @@ pub async fn settle(
         return Ok(false);
     }
     let key = ended.job.key();
-    let read = outcome::judge(outcome::pods(&ctx.client, &key.namespace, ended.job.uid()).await?);
+    let read = outcome::read(&ctx.client, &ended.job).await?;
     let succeeded = match judge::judge(ended.members.len(), &ended.unique_id, &read) {
         Verdict::Repository { reason, message } => {
             not_for_members(ctx, observed, ended, &reason, &message, now).await?;
@@ -104,9 +105,7 @@ async fn not_for_members(
         })
         .collect();
     for written in few_at_once(writes).await {
-        if written? == Written::Changed {
-            return Err(Error::Conflict);
-        }
+        recorded(written?)?;
     }
     Ok(())
 }
@@ -122,6 +121,14 @@ fn members<'a>(
         .iter()
         .enumerate()
         .filter_map(|(n, uid)| Some((n, observed.views.get(uid)?)))
+}
+
+/// Until a status is written the Job stays, and with it the only copy of the result.
+fn recorded(written: Written) -> Result<(), Error> {
+    match written {
+        Written::Yes => Ok(()),
+        Written::Changed | Written::Refused => Err(Error::Conflict),
+    }
 }
 
 /// Every member gets what its letter says.
@@ -170,10 +177,13 @@ async fn one(
     let word = result.letter.reason();
     let namespace = view.key().namespace;
     if result.letter.confirms() {
-        if member::write(ctx, view, &member::confirmed(view, word)).await? == Written::Changed {
-            return Err(Error::Conflict);
+        recorded(member::write(ctx, view, &member::confirmed(view, word)).await?)?;
+        match release::finalizer(ctx, view).await {
+            Ok(()) => {}
+            // Recorded: the Job is not needed for it any more, and the next passes go on trying.
+            Err(error) if error.is_refusal() => {}
+            Err(error) => return Err(error),
         }
-        release::finalizer(ctx, view).await?;
         ctx.metrics.deletion(&namespace, DeletionOutcome::Deleted);
         ctx.metrics.batch_members(MemberOutcome::Deleted, 1);
         return Ok(());
@@ -188,11 +198,9 @@ async fn one(
         .and_then(|s| s.deletion.as_ref())
         .map_or(0, |d| d.attempts)
         .saturating_add(1);
-    let next = judge::member_backoff(attempts, now);
+    let next = backoff::MEMBER.next(attempts, now);
     let status = member::failed(view, word, &result.why, next);
-    if member::write(ctx, view, &status).await? == Written::Changed {
-        return Err(Error::Conflict);
-    }
+    recorded(member::write(ctx, view, &status).await?)?;
     ctx.metrics.deletion_failed(&namespace);
     ctx.metrics.batch_members(MemberOutcome::Failed, 1);
     if attempts == TOLD_AT {

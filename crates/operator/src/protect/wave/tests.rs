@@ -183,7 +183,20 @@ fn an_own_mover_runs_until_it_is_stopped_and_read() {
         of(suspended(json!({ "terminating": 1 })), false),
         OwnMover::Running
     );
-    assert_eq!(of(suspended(json!({})), false), OwnMover::None);
+    assert_eq!(
+        of(suspended(json!({})), false),
+        OwnMover::Running,
+        "the Job controller has not seen it yet and may be creating a pod"
+    );
+    let seen = json!([{ "type": "Suspended", "status": "True" }]);
+    assert_eq!(
+        of(suspended(json!({ "terminating": 1, "conditions": seen })), false),
+        OwnMover::Running
+    );
+    assert_eq!(
+        of(suspended(json!({ "conditions": seen })), false),
+        OwnMover::None
+    );
     let complete = json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
     let ended = job(|j| j["status"] = complete.clone());
     assert_eq!(of(ended.clone(), false), OwnMover::Unread);
