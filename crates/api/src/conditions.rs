@@ -20,10 +20,14 @@ pub const MASS_DELETION_HELD: &str = "MassDeletionHeld";
 pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 /// Repository: other objects point to the same physical repository.
 pub const SHARED_REPOSITORY: &str = "SharedRepository";
+/// SnapshotPolicy: retention would prune as many as the threshold and waits for a person.
+pub const MASS_PRUNE_HELD: &str = "MassPruneHeld";
 /// Snapshot: held by the breaker (and by nothing else).
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.
 pub const DELETION_BLOCKED: &str = "DeletionBlocked";
+/// Snapshot: its snapshot is not in the repository although nobody deleted it; it no longer counts.
+pub const VANISHED: &str = "Vanished";
 /// Snapshot: restored without its status by another tool; not run until it has one.
 pub const STATUS_LOST: &str = "StatusLost";
 /// Snapshot: Secret and ServiceAccount are there.
@@ -92,6 +96,37 @@ pub fn set(
                 last_transition_time: Time(now),
             });
             true
+        }
+    }
+}
+
+/// The three conditions that kstatus reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kstatus {
+    /// [`READY`].
+    pub ready: bool,
+    /// [`RECONCILING`].
+    pub reconciling: bool,
+    /// [`STALLED`].
+    pub stalled: bool,
+}
+
+impl Kstatus {
+    /// Sets all three, with one reason and one sentence.
+    pub fn set(
+        self,
+        conditions: &mut Vec<Condition>,
+        reason: &str,
+        message: &str,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) {
+        for (kind, status) in [
+            (READY, self.ready),
+            (RECONCILING, self.reconciling),
+            (STALLED, self.stalled),
+        ] {
+            set(conditions, kind, status, reason, message, generation, now);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! **Assumes.** No client and no clock: this crate only describes.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod catalog;
 pub mod conditions;
 pub mod crd;
 pub mod names;

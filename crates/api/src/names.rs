@@ -13,6 +13,12 @@ pub const API_VERSION: &str = "kopiur.home-operations.com/v1alpha1";
 pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
 /// Annotation: when the stamp was written, RFC 3339 (`docs/design.md` 3.7).
 pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
+/// Annotation beside the stamp of retention: the snapshot ids that it kept instead, joined by commas
+/// (`docs/design.md` 3.7).
+pub const PRUNED_KEPT: &str = "kopiur.home-operations.com/pruned-kept";
+/// Annotation on a SnapshotPolicy: the `metadata.generation` for which retention may prune as many as the threshold
+/// at once (`docs/design.md` 3.7).
+pub const ALLOW_MASS_PRUNE: &str = "kopiur.home-operations.com/allow-mass-prune";
 /// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
 pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
 /// Annotation on a Snapshot: release the finalizer and never contact the repository.
@@ -27,6 +33,8 @@ pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
 pub const SCAN_REQUEST: &str = "kopiur.home-operations.com/scan-request";
+/// Annotation on a listing Job: the due time (`status.catalog.scanDue.at`) it answers.
+pub const SCAN_DUE: &str = "kopiur.home-operations.com/scan-due";
 /// Annotation on repositories: asks for one listing of the repository; any new value is a new request.
 pub const SCAN_REQUESTED_AT: &str = "kopiur.home-operations.com/catalog-scan-requested-at";
 /// Annotation on a mover Job: the object it works for (`<name>`, or `<Kind>/<namespace>/<name>` of a repository).
@@ -41,6 +49,10 @@ pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
 pub const SCHEDULE_LABEL: &str = "kopiur.home-operations.com/schedule";
 /// Label: the SnapshotPolicy of a Snapshot.
 pub const CONFIG_LABEL: &str = "kopiur.home-operations.com/config";
+/// Label on a discovered Snapshot: its id in the repository, cut to what a label takes.
+pub const SNAPSHOT_ID_LABEL: &str = "kopiur.home-operations.com/snapshot-id";
+/// Label on a discovered Snapshot: UID of the repository object through which it was found.
+pub const REPOSITORY_UID_LABEL: &str = "kopiur.home-operations.com/repository-uid";
 /// Label: what a Job does.
 pub const OP_LABEL: &str = "kopiur.home-operations.com/op";
 /// Value of [`OP_LABEL`] on batch delete Jobs.

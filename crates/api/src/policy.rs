@@ -209,6 +209,9 @@ pub struct RetentionStatus {
     /// When something was pruned last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_prune_at: Option<Timestamp>,
+    /// Generation of the policy that retention was last carried out for to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_generation: Option<i64>,
     /// How many that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_prune_deleted: Option<i64>,

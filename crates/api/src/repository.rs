@@ -1,5 +1,6 @@
 //! Repository and ClusterRepository: where snapshots are kept, and how their deletion is protected.
 
+pub use crate::catalog::{CatalogStatus, ScanDue, ScanProgress};
 use crate::shared::{LabelSelector, NamespaceDeletePolicy, NotYet, SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -377,21 +378,6 @@ pub struct AcknowledgementRecord {
     pub effective: Timestamp,
     /// When it was first seen.
     pub seen_at: Timestamp,
-}
-
-/// What the last scan of the repository saw.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CatalogStatus {
-    /// The request (annotation `catalog-scan-requested-at`) that was answered last, compared for equality.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scan_request_honored: Option<String>,
-    /// When the repository was last listed whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_refresh_at: Option<Timestamp>,
-    /// Why the last scan is void, if it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
 }
 
 /// How connecting went lately.

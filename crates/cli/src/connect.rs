@@ -1,10 +1,15 @@
 //! The way to the cluster, with the caller's kubeconfig, and errors in words.
 
 use anyhow::{Context, Result, anyhow};
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
 use std::error::Error as _;
 use std::path::PathBuf;
+
+use crate::failure::{Code, failure};
 
 /// Where to look.
 #[derive(Debug, clap::Args)]
@@ -56,10 +61,39 @@ impl Args {
     }
 }
 
+/// The API of a namespaced kind; no namespace: in the whole cluster.
+pub fn scoped<K>(connection: &Connection, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(connection.client.clone(), namespace),
+        None => Api::all(connection.client.clone()),
+    }
+}
+
+/// Every object, page by page.
+pub async fn list<K>(api: &Api<K>) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut all = Vec::new();
+    let mut params = ListParams::default().limit(500);
+    loop {
+        let page = api.list(&params).await?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(all),
+        }
+    }
+}
+
 /// What was asked for, to tell what went wrong.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// `get` or `list`.
+    /// `get`, `list` or `patch`.
     pub verb: &'a str,
     /// Plural of the kind.
     pub plural: &'a str,
@@ -77,6 +111,23 @@ impl Asked<'_> {
         )
     }
 
+    /// Which right is missing, and which role carries it. What a policy refuses says so itself.
+    fn forbids(&self, said: &str) -> String {
+        let Self { verb, plural, .. } = self;
+        let role = match (*verb, self.namespace) {
+            _ if said.contains("ValidatingAdmissionPolicy") => said,
+            ("get" | "list", Some(_)) => {
+                "ask for the right, the ClusterRole view carries it, or choose another namespace with -n"
+            }
+            ("get" | "list", None) => "ask for the right, the ClusterRole holdfast-view carries it",
+            _ if plural.ends_with("repositories") => {
+                "ask for the right, the ClusterRole holdfast-approver carries it"
+            }
+            _ => "ask for the right, the ClusterRole edit carries it",
+        };
+        format!("you may not {verb} {plural} {}: {role}", self.place())
+    }
+
     /// `error` in words.
     pub fn failed(&self, error: kube::Error) -> anyhow::Error {
         let Self { verb, plural, .. } = self;
@@ -85,15 +136,9 @@ impl Asked<'_> {
                 "the cluster does not accept your credentials: {}; log in again or choose another context with --context",
                 status.message
             ),
-            (kube::Error::Api(status), _) if status.code == 403 => anyhow!(
-                "you may not {verb} {plural} {}: {}",
-                self.place(),
-                match self.namespace {
-                    Some(_) =>
-                        "ask for the right, the ClusterRole view carries it, or choose another namespace with -n",
-                    None => "ask for the right, the ClusterRole holdfast-view carries it",
-                }
-            ),
+            (kube::Error::Api(status), _) if status.code == 403 => {
+                failure(Code::Forbidden, self.forbids(&status.message))
+            }
             (kube::Error::Api(status), Some(name)) if status.code == 404 && status.message.contains(name) => {
                 anyhow!(
                     "there is no {} {name} {}: choose another namespace with -n; one that is gone was decided about, look at `kubectl get events`",

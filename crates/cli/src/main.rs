@@ -1,11 +1,21 @@
 //! `kubectl holdfast`: what Holdfast holds back, why, and what ends it.
 //!
-//! **Promises.** It uses the rights of the caller's kubeconfig and no others, changes nothing, and colours its output
-//! only on a terminal. An error says what could not be done, why, and what to do next.
+//! **Promises.** It uses the rights of the caller's kubeconfig and no others, changes nothing before somebody said yes
+//! to it (`release`, `reject`), and colours its output only on a terminal. An error says what could not be done, why,
+//! and what to do next.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod ask;
+mod chosen;
+mod cluster;
 mod connect;
+mod failure;
+mod forecast;
+mod read;
+mod reject;
+mod release;
 mod style;
+mod target;
 mod waves;
 mod why;
 
@@ -17,9 +27,12 @@ use clap::{Parser, Subcommand};
 
 use crate::style::Style;
 
-/// What Holdfast holds back, why, and what ends it.
+/// Field manager of what is written here.
+const MANAGER: &str = "kubectl-holdfast";
+
+/// What Holdfast holds back, why, what would be, and what ends it.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl holdfast", bin_name = "kubectl holdfast", version)]
+#[command(name = "kubectl holdfast", bin_name = "kubectl holdfast", version, after_help = failure::CODES)]
 struct Cli {
     #[command(flatten)]
     connection: connect::Args,
@@ -31,8 +44,14 @@ struct Cli {
 enum Command {
     /// Lists the repositories that hold deletions back, with the command that releases each wave.
     Waves(waves::Args),
-    /// Tells how the deletion of a Snapshot goes: what it waits for and what will end that.
+    /// Tells how the deletion of a Snapshot goes, or would go: the facts, the rule that decides, what happens next.
     Why(why::Args),
+    /// Tells what would be deleted, held and kept, before anyone deletes anything. Changes nothing.
+    Forecast(forecast::Args),
+    /// Releases a wave: the data of what is held is deleted. Needs the verb acknowledge.
+    Release(release::Args),
+    /// Rejects a wave: the data of what is held is kept, and the objects go.
+    Reject(reject::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,7 +61,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let style = Style::of(&std::io::stderr());
             eprintln!("{} {error:#}", style.bad("error:"));
-            ExitCode::FAILURE
+            ExitCode::from(failure::code_of(&error))
         }
     }
 }
@@ -60,8 +79,16 @@ fn run(cli: &Cli) -> Result<()> {
         match &cli.command {
             Command::Waves(args) => waves::run(&connection, args, style).await,
             Command::Why(args) => why::run(&connection, args, style).await,
+            Command::Forecast(args) => forecast::run(&connection, args, style).await,
+            Command::Release(args) => release::run(&connection, args, style).await,
+            Command::Reject(args) => reject::run(&connection, args, style).await,
         }
     })?;
+    print(&text)
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         // Piped into `head`: who closed the pipe has read enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -12,13 +12,10 @@ use holdfast_api::repository::RepositoryStatus;
 use holdfast_api::shared::RepositoryKind;
 use holdfast_api::{ClusterRepository, Repository, RepositorySpec, Snapshot, conditions, names};
 use jiff::Timestamp;
-use kube::api::ListParams;
-use kube::core::NamespaceResourceScope;
-use kube::{Api, Resource};
+use kube::Api;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::connect::{Asked, Connection};
+use crate::connect::{Asked, Connection, list, scoped};
 use crate::style::Style;
 
 /// Arguments of `waves`.
@@ -34,7 +31,7 @@ pub struct Args {
 
 /// Forms of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people.
     Table,
     /// For programs.
@@ -44,43 +41,48 @@ enum Output {
 /// One repository object with a held wave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Wave {
-    kind: &'static str,
+pub struct Wave {
+    /// `Repository` or `ClusterRepository`.
+    pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<String>,
-    name: String,
+    /// None for a ClusterRepository.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
     /// Pending external deletions at which this object holds a wave.
-    threshold: u32,
+    pub threshold: u32,
     /// When the condition became True.
-    since: Timestamp,
+    pub since: Timestamp,
     /// The held Snapshots; none when they could not be read.
-    held: Option<Held>,
+    pub held: Option<Held>,
     /// What to run to delete all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<String>,
+    pub command: Option<String>,
     /// What the operator says.
-    message: String,
+    pub message: String,
 }
 
 /// The Snapshots that a wave holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Held {
-    count: u64,
+pub struct Held {
+    /// How many.
+    pub count: u64,
     /// Logical bytes of their sources.
-    bytes: i64,
+    pub bytes: i64,
     /// How many in each namespace.
-    namespaces: BTreeMap<String, u64>,
+    pub namespaces: BTreeMap<String, u64>,
     /// Newest deletion among them.
-    newest: Option<Timestamp>,
+    pub newest: Option<Timestamp>,
 }
 
 /// Everything there is to tell.
 #[derive(Debug, Default, Serialize)]
-struct Found {
-    waves: Vec<Wave>,
+pub struct Found {
+    /// What is held.
+    pub waves: Vec<Wave>,
     /// What could not be read, in sentences.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Runs `waves`.
@@ -93,7 +95,8 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     })
 }
 
-async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Found> {
+/// Every wave in `namespace` (none: everywhere) and of every ClusterRepository.
+pub async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Found> {
     let mut found = Found::default();
     let asked = Asked {
         verb: "list",
@@ -113,9 +116,7 @@ async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Found>
         ) else {
             continue;
         };
-        // A Repository serves its own namespace only.
-        let namespace = wave.namespace.clone();
-        fill(connection, &mut wave, namespace, &mut found.notes).await?;
+        fill(connection, &mut wave, &mut found.notes).await?;
         found.waves.push(wave);
     }
     let asked = Asked {
@@ -144,19 +145,16 @@ async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Found>
         ) else {
             continue;
         };
-        fill(connection, &mut wave, None, &mut found.notes).await?;
+        fill(connection, &mut wave, &mut found.notes).await?;
         found.waves.push(wave);
     }
     Ok(found)
 }
 
-/// Counts the held Snapshots of `wave` in `namespace` (none: everywhere).
-async fn fill(
-    connection: &Connection,
-    wave: &mut Wave,
-    namespace: Option<String>,
-    notes: &mut Vec<String>,
-) -> Result<()> {
+/// Counts the held Snapshots of `wave`.
+pub async fn fill(connection: &Connection, wave: &mut Wave, notes: &mut Vec<String>) -> Result<()> {
+    // A Repository serves its own namespace only.
+    let namespace = wave.namespace.clone();
     let asked = Asked {
         verb: "list",
         plural: "snapshots",
@@ -175,36 +173,8 @@ async fn fill(
     Ok(())
 }
 
-fn scoped<K>(connection: &Connection, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<Scope = NamespaceResourceScope>,
-    K::DynamicType: Default,
-{
-    match namespace {
-        Some(namespace) => Api::namespaced(connection.client.clone(), namespace),
-        None => Api::all(connection.client.clone()),
-    }
-}
-
-/// Every object, page by page.
-async fn list<K>(api: &Api<K>) -> Result<Vec<K>, kube::Error>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut all = Vec::new();
-    let mut params = ListParams::default().limit(500);
-    loop {
-        let page = api.list(&params).await?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(all),
-        }
-    }
-}
-
 /// The wave of one repository object, if it holds one.
-fn wave(
+pub fn wave(
     kind: RepositoryKind,
     metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
     spec: &RepositorySpec,
@@ -247,14 +217,37 @@ pub fn without_commands(message: &str) -> &str {
 }
 
 impl Wave {
-    fn title(&self) -> String {
+    /// The plural of its kind.
+    pub fn plural(&self) -> &'static str {
+        match self.namespace {
+            Some(_) => "repositories",
+            None => "clusterrepositories",
+        }
+    }
+
+    /// ` -n NAMESPACE`, where there is one.
+    pub fn scope(&self) -> String {
+        self.namespace
+            .as_ref()
+            .map(|namespace| format!(" -n {namespace}"))
+            .unwrap_or_default()
+    }
+
+    /// As on the command line of `release` and `reject`.
+    pub fn object(&self) -> String {
+        format!("{}/{}{}", self.kind.to_lowercase(), self.name, self.scope())
+    }
+
+    /// As in sentences.
+    pub fn title(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("repository {namespace}/{}", self.name),
             None => format!("clusterrepository {}", self.name),
         }
     }
 
-    fn count(&mut self, snapshots: &[Snapshot]) {
+    /// Counts those of `snapshots` that it holds.
+    pub fn count(&mut self, snapshots: &[Snapshot]) {
         let mut held = Held::default();
         for snapshot in snapshots.iter().filter(|snapshot| self.holds(snapshot)) {
             held.count += 1;
@@ -276,7 +269,7 @@ impl Wave {
     }
 
     /// Whether `snapshot` is held and pinned to this object.
-    fn holds(&self, snapshot: &Snapshot) -> bool {
+    pub fn holds(&self, snapshot: &Snapshot) -> bool {
         let Some(status) = &snapshot.status else {
             return false;
         };
@@ -310,4 +303,4 @@ impl Wave {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,29 +1,54 @@
-//! When to try again (`docs/design.md` 3.6): one minute, doubling, at most an hour.
+//! When to try again (`docs/design.md` 3.6).
 //!
-//! **Promises.** Never sooner than a minute, never later than an hour, whatever the number of attempts.
+//! **Promises.** Never sooner than the first pause, never later than the longest, whatever the number of attempts.
 //!
 //! **Assumes.** One counter for each member and one for each repository object; they do not touch each other.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Pause after the first failure.
-pub const FIRST: SignedDuration = SignedDuration::from_mins(1);
-/// Longest pause.
-pub const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-
-/// Pause after this many failures in a row; none after none.
-#[must_use]
-pub fn pause(failures: u32) -> SignedDuration {
-    match failures {
-        0 => SignedDuration::ZERO,
-        // 1, 2, 4, 8, 16, 32 minutes; the next would be more than an hour.
-        1..=6 => FIRST * (1 << (failures - 1)),
-        7.. => LONGEST,
-    }
+/// Pauses that double with each failure in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: SignedDuration,
+    longest: SignedDuration,
 }
 
-/// The moment of the next try, for `status.deletion.nextAttemptAt`.
-#[must_use]
-pub fn next_attempt(failures: u32, now: Timestamp) -> Timestamp {
-    now.checked_add(pause(failures)).unwrap_or(Timestamp::MAX)
+/// Of one member that could not be deleted: one minute, doubling, at most an hour.
+pub const MEMBER: Backoff = Backoff {
+    first: SignedDuration::from_mins(1),
+    longest: SignedDuration::from_hours(1),
+};
+
+/// Of a repository that could not be reached, by a bootstrap or a delete Job: 15 seconds, doubling, at most 10
+/// minutes.
+pub const REPOSITORY: Backoff = Backoff {
+    first: SignedDuration::from_secs(15),
+    longest: SignedDuration::from_mins(10),
+};
+
+impl Backoff {
+    /// Pause after this many failures in a row; none after none.
+    #[must_use]
+    pub fn pause(self, failures: u32) -> SignedDuration {
+        match failures {
+            0 => SignedDuration::ZERO,
+            // More doublings than this exceed any longest pause.
+            1..=12 => (self.first * (1 << (failures - 1))).min(self.longest),
+            13.. => self.longest,
+        }
+    }
+
+    /// The moment of the next try, in whole seconds as the API keeps it.
+    #[must_use]
+    pub fn next(self, failures: u32, now: Timestamp) -> Timestamp {
+        let at = now.checked_add(self.pause(failures)).unwrap_or(Timestamp::MAX);
+        Timestamp::from_second(at.as_second()).unwrap_or(at)
+    }
+
+    /// Whether a recorded next try is still to be waited for. One further away than the longest pause was written by
+    /// a clock that was wrong, and would be waited for for ever.
+    #[must_use]
+    pub fn waits(self, next: Timestamp, now: Timestamp) -> bool {
+        next > now && next.duration_since(now) <= self.longest
+    }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use holdfast_core::backoff::{next_attempt, pause};
+use holdfast_core::backoff::{MEMBER, REPOSITORY};
 use holdfast_core::retention::history::{FailedRun, beyond_limit};
 use holdfast_core::retention::stamp::is_left_over;
 use holdfast_core::retention::{Completed, Keep, Retained, retain};
@@ -245,14 +245,23 @@ fn failed_runs_beyond_the_limit_go_oldest_first() {
 
 #[test]
 fn the_backoff_doubles_from_a_minute_to_an_hour() {
-    let minutes: Vec<i64> = (0..9).map(|n| pause(n).as_mins()).collect();
+    let minutes: Vec<i64> = (0..9).map(|n| MEMBER.pause(n).as_mins()).collect();
     assert_eq!(minutes, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-    assert_eq!(pause(u32::MAX).as_mins(), 60);
+    let seconds: Vec<i64> = (0..8).map(|n| REPOSITORY.pause(n).as_secs()).collect();
+    assert_eq!(seconds, [0, 15, 30, 60, 120, 240, 480, 600]);
+    assert_eq!(MEMBER.pause(u32::MAX).as_mins(), 60);
+    let now = at("2026-01-01T00:00:00.5");
+    assert_eq!(MEMBER.next(2, now), at("2026-01-01T00:02:00"));
     assert_eq!(
-        next_attempt(2, at("2026-01-01T00:00:00")),
-        at("2026-01-01T00:02:00")
+        MEMBER.next(1, Timestamp::MAX).as_second(),
+        Timestamp::MAX.as_second()
     );
-    assert_eq!(next_attempt(1, Timestamp::MAX), Timestamp::MAX);
+    assert!(MEMBER.waits(at("2026-01-01T01:00:00"), now));
+    assert!(!MEMBER.waits(now, now));
+    assert!(
+        !MEMBER.waits(at("2027-01-01T00:00:00"), now),
+        "by a clock that was wrong"
+    );
 }
 
 proptest! {

@@ -7,17 +7,25 @@ use holdfast_e2e::scenario::{Scenario, release_command, shell};
 use holdfast_e2e::seed::Member;
 use holdfast_e2e::{Lab, Look, until};
 use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// The Snapshots of the schedule: what was rescued comes back as discovered rows in its own time.
+async fn wave(scenario: &Scenario) -> Result<Vec<Snapshot>> {
+    let mut all = scenario.snapshots().await?;
+    all.retain(|s| s.labels().contains_key(names::SCHEDULE_LABEL));
+    Ok(all)
+}
 
 async fn held(scenario: &Scenario, wanted: usize) -> Result<()> {
     until(
         &format!("{wanted} Snapshots to be held"),
         Duration::from_secs(60),
         || async {
-            let all = scenario.snapshots().await?;
+            let all = wave(scenario).await?;
             let held = all
                 .iter()
                 .filter(|s| s.metadata.deletion_timestamp.is_some())
@@ -117,7 +125,7 @@ async fn held_latched_acknowledged_drained() -> Result<()> {
 
     shell(&lab, &release_command(&said.message)?, lab.kubeconfig.parent()).await?;
     until("the wave to drain", Duration::from_secs(90), || async {
-        let left = scenario.snapshots().await?.len();
+        let left = wave(&scenario).await?.len();
         Ok(if left == 0 {
             Look::Done(())
         } else {

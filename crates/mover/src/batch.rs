@@ -10,7 +10,7 @@ use crate::plan::{self, Plan};
 use crate::run::{Failed, failure, failure_of, say};
 use holdfast_engine::{EngineError, ErrorClass, Repository};
 use holdfast_protocol::letters;
-use holdfast_protocol::outcome::{FailureClass, OperationResult};
+use holdfast_protocol::outcome::{FailureClass, MISSING_LIMIT, OperationResult};
 use holdfast_protocol::work::BatchMember;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,14 +24,18 @@ pub(crate) fn run(
     repository: &dyn Repository,
     cluster: &str,
     members: &[BatchMember],
+    kept: &[Vec<String>],
 ) -> Result<OperationResult, Failed> {
     let listing = repository.list()?;
-    let plan = plan::plan(members, &listing, cluster);
+    let plan = plan::plan(members, kept, &listing, cluster);
     say(&format!(
         "{} members, {} snapshots to delete",
         members.len(),
         plan.ids.len()
     ));
+    if !plan.missing.is_empty() {
+        say(&missing(&plan));
+    }
     let failed = erase(repository, &plan)?;
     let readback = repository.list()?;
     let ids = failed.keys().cloned().collect();
@@ -42,6 +46,7 @@ pub(crate) fn run(
         members.len()
     ));
     let result = OperationResult::Batch {
+        missing: plan.missing.iter().take(MISSING_LIMIT).cloned().collect(),
         letters: letters::write(&letters),
     };
     let unsuccessful = || {
@@ -51,12 +56,18 @@ pub(crate) fn run(
             .filter(|(_, l)| **l == letters::Letter::Failed)
     };
     let Some((first, _)) = unsuccessful().next() else {
+        if letters.contains(&letters::Letter::Unjustified) {
+            return Err(Failed {
+                failure: failure(FailureClass::OperationFailed, missing(&plan)),
+                result: Box::new(result),
+            });
+        }
         return Ok(result);
     };
     // The class is that of the first: a volume mounted read-only is the repository's trouble, not the members'.
     let why = failed.get(&first.snapshot_id).map_or_else(
         || {
-            let why = "its record cannot be read, so what it is of is unknown";
+            let why = "its record, or that of a snapshot that was kept instead of it, cannot be read";
             failure(FailureClass::OperationFailed, why)
         },
         failure_of,
@@ -74,6 +85,21 @@ pub(crate) fn run(
         ),
         result: Box::new(result),
     })
+}
+
+/// Why prunes were not carried out.
+fn missing(plan: &Plan) -> String {
+    let unjustified = plan
+        .fates
+        .iter()
+        .filter(|fate| **fate == plan::Fate::Keep(letters::Letter::Unjustified))
+        .count();
+    let named = plan.missing.iter().take(MISSING_LIMIT);
+    format!(
+        "{unjustified} snapshots were not pruned: {} that retention kept instead are not in the repository: {}",
+        plan.missing.len(),
+        named.map(String::as_str).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Deletes, narrowing errors down to single ids; answers with those that failed alone.

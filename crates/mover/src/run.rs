@@ -66,7 +66,7 @@ pub(crate) fn say(line: &str) {
 /// Whether everything asked for is confirmed, which is exit code 0.
 pub(crate) fn confirmed(outcome: &Outcome) -> bool {
     let batch = match &outcome.result {
-        OperationResult::Batch { letters } => letters::read(letters, letters.chars().count())
+        OperationResult::Batch { missing: _, letters } => letters::read(letters, letters.chars().count())
             .is_some_and(|letters| letters.iter().all(|l| l.confirms())),
         OperationResult::None
         | OperationResult::Bootstrapped { .. }
@@ -124,7 +124,7 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
             Ok(OperationResult::Bootstrapped { created, snapshots })
         }
         Operation::Backup { items } => backup::run(repository, &document.cluster, items),
-        Operation::DeleteBatch { members } => batch::run(repository, &document.cluster, members),
+        Operation::DeleteBatch { members, kept } => batch::run(repository, &document.cluster, members, kept),
         Operation::List {} => list::run(repository, document.results.as_ref(), places),
     }
 }
@@ -148,7 +148,8 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
         ),
     );
     let result = match operation {
-        Operation::DeleteBatch { members } => OperationResult::Batch {
+        Operation::DeleteBatch { members, kept: _ } => OperationResult::Batch {
+            missing: Vec::new(),
             letters: letters::write(&vec![Letter::RepositoryReplaced; members.len()]),
         },
         Operation::Bootstrap { .. } | Operation::Backup { .. } | Operation::List {} => OperationResult::None,

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
 use crate::world::{Dirty, World};
-use holdfast_api::names;
+use holdfast_api::{SnapshotPolicy, names};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use std::collections::BTreeSet;
@@ -57,6 +57,24 @@ impl Context {
             namespace: view.key.namespace().map(str::to_owned),
             uid: view.metadata.uid.clone(),
             resource_version: view.metadata.resource_version.clone(),
+            field_path: None,
+        };
+        let _ = self
+            .events
+            .publish(&about, EventType::Warning, reason, note, action)
+            .await;
+    }
+
+    /// A Warning event on a policy.
+    pub async fn warn_policy(&self, policy: &SnapshotPolicy, reason: &str, note: &str, action: &str) {
+        let meta = &policy.metadata;
+        let about = ObjectReference {
+            api_version: Some(names::API_VERSION.to_owned()),
+            kind: Some("SnapshotPolicy".to_owned()),
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
             field_path: None,
         };
         let _ = self

@@ -19,11 +19,13 @@ pub enum Letter {
     RepositoryReplaced,
     /// `C`: the snapshot carries the tag of another cluster; not touched.
     OtherCluster,
+    /// `V`: pruned in favour of snapshots that are not all in the listing; not touched.
+    Unjustified,
 }
 
 impl Letter {
     /// Every letter, for tables and tests.
-    pub const ALL: [Letter; 7] = [
+    pub const ALL: [Letter; 8] = [
         Letter::Deleted,
         Letter::Absent,
         Letter::Failed,
@@ -31,6 +33,7 @@ impl Letter {
         Letter::Mismatch,
         Letter::RepositoryReplaced,
         Letter::OtherCluster,
+        Letter::Unjustified,
     ];
 
     /// The letter as written.
@@ -44,6 +47,7 @@ impl Letter {
             Letter::Mismatch => 'M',
             Letter::RepositoryReplaced => 'R',
             Letter::OtherCluster => 'C',
+            Letter::Unjustified => 'V',
         }
     }
 
@@ -62,7 +66,8 @@ impl Letter {
             | Letter::StillThere
             | Letter::Mismatch
             | Letter::RepositoryReplaced
-            | Letter::OtherCluster => false,
+            | Letter::OtherCluster
+            | Letter::Unjustified => false,
         }
     }
 
@@ -77,6 +82,7 @@ impl Letter {
             Letter::Mismatch => "SnapshotMismatch",
             Letter::RepositoryReplaced => "RepositoryReplaced",
             Letter::OtherCluster => "OtherCluster",
+            Letter::Unjustified => "KeptSnapshotMissing",
         }
     }
 }

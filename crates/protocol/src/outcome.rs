@@ -56,6 +56,9 @@ pub enum FailureClass {
     Unknown,
 }
 
+/// Most missing ids that an outcome names, so that it stays within [`crate::MESSAGE_LIMIT`].
+pub const MISSING_LIMIT: usize = 64;
+
 /// What each operation answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,6 +91,10 @@ pub enum OperationResult {
     },
     /// A delete batch's letters in member order (see [`letters`]).
     Batch {
+        /// Kept ids that are not in the listing, cut as they came, each once, at most [`MISSING_LIMIT`]: what the
+        /// letters `V` are about.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missing: Vec<String>,
         /// One letter per member.
         letters: String,
     },
@@ -171,7 +178,7 @@ impl Outcome {
     #[must_use]
     pub fn letters(&self, members: usize) -> Option<Vec<Letter>> {
         match &self.result {
-            OperationResult::Batch { letters } => letters::read(letters, members),
+            OperationResult::Batch { missing: _, letters } => letters::read(letters, members),
             OperationResult::None
             | OperationResult::Bootstrapped { .. }
             | OperationResult::BackedUp { .. }
@@ -193,6 +200,7 @@ mod tests {
                 message: message.to_owned(),
             }),
             result: OperationResult::Batch {
+                missing: vec!["f".repeat(crate::work::KEPT_ID_LENGTH); MISSING_LIMIT],
                 letters: letters.to_owned(),
             },
         }
@@ -205,6 +213,14 @@ mod tests {
         assert!(text.len() <= crate::MESSAGE_LIMIT, "{}", text.len());
         let back = Outcome::decode(&text).expect("decodes");
         assert_eq!(back.letters(200).map(|l| l.len()), Some(200));
+        let OperationResult::Batch { missing, .. } = back.result else {
+            panic!("a batch");
+        };
+        assert_eq!(missing.len(), MISSING_LIMIT);
+        assert!(
+            text.ends_with(&format!("{}\"}}}}}}", "D".repeat(200))),
+            "letters last"
+        );
     }
 
     #[test]

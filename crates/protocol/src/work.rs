@@ -66,6 +66,10 @@ pub enum Operation {
     DeleteBatch {
         /// The members in the order of the answer's letters.
         members: Vec<BatchMember>,
+        /// Groups of ids that retention kept when it pruned members, each id cut by [`cut`]. Once for each group,
+        /// however many members point to it: whole and repeated they would not fit (`docs/design.md` 3.7).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kept: Vec<Vec<String>>,
     },
     /// List every snapshot and post it in chunks (`docs/design.md` section 7).
     List {},
@@ -112,6 +116,21 @@ pub struct BatchMember {
     /// is not deleted. Absent when the object has none: then the source alone is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
+    /// Set on what retention pruned: which group of `kept` has to be wholly in the listing for it to be deleted.
+    /// Absent on everything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub justified_by: Option<u32>,
+}
+
+/// Characters of a kept id that travel: 64 bits of a hash, which no two snapshots of a repository share.
+pub const KEPT_ID_LENGTH: usize = 16;
+
+/// A kept id as it travels: its first [`KEPT_ID_LENGTH`] characters.
+#[must_use]
+pub fn cut(id: &str) -> &str {
+    id.char_indices()
+        .nth(KEPT_ID_LENGTH)
+        .map_or(id, |(end, _)| &id[..end])
 }
 
 /// Where long results go: the operator's HTTPS port.
@@ -160,5 +179,30 @@ impl WorkDocument {
             return Err(WorkError::Version { found: head.version });
         }
         Ok(serde_json::from_str(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_without_a_justification_decodes_as_before() {
+        let source = r#"{"username":"p","hostname":"h","path":"/d"}"#;
+        let member = format!(r#"{{"uid":"u","snapshotId":"s","source":{source}}}"#);
+        let text = format!(r#"{{"deleteBatch":{{"members":[{member}]}}}}"#);
+        let Operation::DeleteBatch { members, kept } = serde_json::from_str(&text).expect("decodes") else {
+            panic!("a batch");
+        };
+        assert_eq!((members[0].justified_by, kept.len()), (None, 0));
+        let operation = Operation::DeleteBatch { members, kept };
+        assert_eq!(serde_json::to_string(&operation).expect("json"), text);
+    }
+
+    #[test]
+    fn kept_ids_are_cut_and_short_ones_are_whole() {
+        assert_eq!(cut(&"a".repeat(64)), "a".repeat(16));
+        assert_eq!(cut("id-1"), "id-1");
+        assert_eq!(cut(&"ä".repeat(20)), "ä".repeat(16));
     }
 }

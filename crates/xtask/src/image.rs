@@ -160,6 +160,11 @@ pub fn node_images(paths: &ClusterPaths) -> Result<Vec<Image>> {
     ])
 }
 
+/// The reference of [`tools`].
+pub fn tools_reference(prefix: &str) -> String {
+    format!("{prefix}/holdfast-busybox:dev")
+}
+
 /// The image with a shell, `<prefix>/holdfast-busybox:dev`, in `folder`.
 pub fn tools(folder: &Path, prefix: &str) -> Result<Image> {
     let program = cluster::busybox()?;

@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-const MESSAGE: &str = "12 deletions are pending on repository a/main, the threshold is 10. 12 held here since \
+pub const MESSAGE: &str = "12 deletions are pending on repository a/main, the threshold is 10. 12 held here since \
     2026-01-02T03:00:00Z, in namespaces: a (12). To delete all of them: kubectl -n a annotate repository/main \
     kopiur.home-operations.com/allow-mass-deletion=\"2026-01-02T03:04:05Z\" --overwrite. To keep the data of a \
     Snapshot and let the object go, put the annotation kopiur.home-operations.com/skip-snapshot-cleanup on it.";
@@ -12,7 +12,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn repository(namespace: &str, name: &str, held: &str, message: &str) -> Repository {
+pub fn repository(namespace: &str, name: &str, held: &str, message: &str) -> Repository {
     serde_json::from_value(json!({
         "apiVersion": names::API_VERSION, "kind": "Repository",
         "metadata": { "namespace": namespace, "name": name },
@@ -46,7 +46,7 @@ fn snapshot(namespace: &str, pin: Value, held: &str, deleted: &str) -> Snapshot 
     .unwrap()
 }
 
-fn wave_of(repository: &Repository) -> Option<Wave> {
+pub fn wave_of(repository: &Repository) -> Option<Wave> {
     wave(
         RepositoryKind::Repository,
         &repository.metadata,

@@ -13,6 +13,7 @@ use super::names::job_name;
 use super::plan::{Batch, Plan};
 use super::settings::Settings;
 use super::verdict::{DeleteReason, Wait};
+use crate::backoff::{self, Backoff};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
@@ -52,9 +53,6 @@ pub fn stopped(lane: &[&RepositoryFacts], own: &RepositoryFacts, settings: &Sett
     }
 }
 
-/// The most that anything backs off (`docs/design.md` 3.6: 1 minute doubling to 1 hour).
-const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
-
 /// Why a member has to wait for its next try.
 #[must_use]
 pub fn backing_off(
@@ -63,13 +61,10 @@ pub fn backing_off(
     settings: &Settings,
     now: Timestamp,
 ) -> Option<Wait> {
-    // One that is further away was written by a clock that was wrong, and would be waited for for ever.
-    let until = |time: Option<Timestamp>| {
-        time.filter(|until| *until > now && until.duration_since(now) <= LONGEST_BACKOFF)
-    };
-    if let Some(until) = until(own.backoff_until) {
+    let until = |backoff: Backoff, time: Option<Timestamp>| time.filter(|t| backoff.waits(*t, now));
+    if let Some(until) = until(backoff::REPOSITORY, own.backoff_until) {
         Some(Wait::RepositoryBackingOff(until))
-    } else if let Some(until) = until(member.next_attempt_at) {
+    } else if let Some(until) = until(backoff::MEMBER, member.next_attempt_at) {
         Some(Wait::BackingOff(until))
     } else if member.document_bytes > settings.max_bytes {
         Some(Wait::MemberTooLarge)

@@ -23,15 +23,22 @@ pub struct Breaker {
 /// The smallest threshold that is not 0; 0 only when every object says 0. A lane without objects has the default.
 #[must_use]
 pub fn strictest_threshold(repositories: &[RepositoryFacts], settings: &Settings) -> u32 {
-    if repositories.is_empty() {
-        return settings.default_threshold;
+    let thresholds = repositories.iter().map(|repository| repository.threshold);
+    strictest(thresholds, settings.default_threshold)
+}
+
+/// The same of what the objects say; absent is the default.
+#[must_use]
+pub fn strictest(thresholds: impl IntoIterator<Item = Option<u32>>, default: u32) -> u32 {
+    let mut strictest = None;
+    for threshold in thresholds.into_iter().map(|t| t.unwrap_or(default)) {
+        strictest = match strictest {
+            None | Some(0) => Some(threshold),
+            Some(least) if threshold != 0 => Some(threshold.min(least)),
+            Some(least) => Some(least),
+        };
     }
-    repositories
-        .iter()
-        .map(|repository| repository.threshold.unwrap_or(settings.default_threshold))
-        .filter(|threshold| *threshold != 0)
-        .min()
-        .unwrap_or(0)
+    strictest.unwrap_or(default)
 }
 
 /// Rule 9.

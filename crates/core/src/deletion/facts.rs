@@ -201,6 +201,8 @@ pub enum Stamp {
     None,
     /// Our retention.
     Retention,
+    /// Our retention, but what it kept instead is not in the repository (`docs/design.md` 3.7): the prune is void.
+    Unjustified,
     /// Our limit on failed runs.
     FailedHistory,
     /// Our own deletion of the children of a SnapshotPolicy that went with `onPolicyDelete: Retain`.
@@ -212,7 +214,8 @@ pub enum Stamp {
 }
 
 impl Stamp {
-    /// Reads the annotation's value. Whatever is not exactly one of ours is external.
+    /// Reads the annotation's value. Whatever is not exactly one of ours is external. Whether a prune is void is not
+    /// in it: that is in the member's status.
     #[must_use]
     pub fn parse(value: Option<&str>) -> Self {
         match value {

@@ -159,6 +159,11 @@ fn own_stamp(member: &MemberFacts, context: &Context) -> Stamped {
             None if context.latched => Stamped::External,
             None => Stamped::Prune,
         },
+        // Nothing is pruned on account of what vanished, held before or not.
+        Stamp::Unjustified => Stamped::Decided(
+            by_policy.unwrap_or(Verdict::Retain(RetainReason::Unjustified)),
+            Rule::OwnStamp,
+        ),
         Stamp::PolicyCascade if opted_in_teardown(member, context) => Stamped::External,
         Stamp::PolicyCascade => Stamped::Decided(
             by_policy.unwrap_or(Verdict::Retain(RetainReason::PolicyDelete)),
@@ -256,7 +261,7 @@ fn stamp_decides(member: &MemberFacts, context: &Context, torn_down: bool) -> bo
             Stamp::None | Stamp::Unknown => false,
             Stamp::Retention | Stamp::FailedHistory => !context.latched,
             Stamp::PolicyCascade => !torn_down,
-            Stamp::ReplacedRun => true,
+            Stamp::Unjustified | Stamp::ReplacedRun => true,
         }
 }
 
@@ -275,7 +280,11 @@ pub fn stamp_is_fresh(member: &MemberFacts) -> bool {
     };
     match member.stamp {
         Stamp::None | Stamp::Unknown => false,
-        Stamp::Retention | Stamp::FailedHistory | Stamp::PolicyCascade | Stamp::ReplacedRun => {
+        Stamp::Retention
+        | Stamp::Unjustified
+        | Stamp::FailedHistory
+        | Stamp::PolicyCascade
+        | Stamp::ReplacedRun => {
             member.restamped || member.deleted_at.duration_since(pruned_at).abs() <= STAMP_FRESH
         }
     }

@@ -215,6 +215,9 @@ pub fn retained(member: &MemberFacts, reason: RetainReason) -> String {
                 "The snapshot was kept in the repository: its effective deletionPolicy is Retain. {again}."
             )
         }
+        RetainReason::Unjustified => format!(
+            "Retention had pruned this Snapshot in favour of others, and they are not in the repository any more (condition Vanished): the prune is void, and the snapshot was kept in the repository. {again}."
+        ),
         RetainReason::ReplacedRun => format!(
             "The run was cancelled by concurrencyPolicy Replace but had completed its snapshot, which was kept in the repository. {again}."
         ),

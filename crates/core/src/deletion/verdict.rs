@@ -159,6 +159,8 @@ reasons! {
         ScheduleDelete => "RetainOnScheduleDelete",
         /// The policy went with `onPolicyDelete: Retain`. Loud: a Warning event.
         PolicyDelete => "RetainOnPolicyDelete",
+        /// Pruned in favour of snapshots that are not in the repository. Loud: a Warning event.
+        Unjustified => "PruneUnjustified",
         /// A run that `concurrencyPolicy: Replace` cancelled had finished all the same.
         ReplacedRun => "ReplacedRun",
         /// Another live Snapshot records the same snapshot id.

@@ -8,6 +8,8 @@
 
 pub mod gfs;
 pub mod history;
+pub mod justify;
+pub mod mass;
 pub mod stamp;
 
 pub use gfs::{Completed, Keep, Retained, retain};

@@ -41,7 +41,7 @@ axes! {
     Namespace: 3,
     OnNamespaceDelete: 3,
     Place: 4,
-    Stamp: 6,
+    Stamp: 7,
     /// When it was stamped: with the deletion, 60 or 61 s before, 60 or 61 s after, never, again a day later.
     StampTime: 8,
     Policy: 4,
@@ -138,7 +138,7 @@ fn plain(uid: &str, at: i64) -> MemberFacts {
 fn counted(uid: &str) -> MemberFacts {
     MemberFacts {
         attempts: 1,
-        next_attempt_at: Some(t(9000)),
+        next_attempt_at: Some(t(3000)),
         ..plain(uid, DELETED + 100)
     }
 }
@@ -206,11 +206,13 @@ fn member(at: impl Fn(Axis) -> usize) -> MemberFacts {
         Stamp::FailedHistory,
         Stamp::PolicyCascade,
         Stamp::ReplacedRun,
+        Stamp::Unjustified,
     ][at(Axis::Stamp)];
     let stamped = match stamp {
         Stamp::None => [None; 8],
         Stamp::Unknown
         | Stamp::Retention
+        | Stamp::Unjustified
         | Stamp::FailedHistory
         | Stamp::PolicyCascade
         | Stamp::ReplacedRun => [

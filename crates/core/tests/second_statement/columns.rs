@@ -61,6 +61,8 @@ pub enum Asker {
     PolicyWent,
     /// Our own deletion of a run that was replaced.
     Replaced,
+    /// Our retention, in favour of what is not there any more.
+    VoidPrune,
 }
 
 /// What the owning schedule has to say.
@@ -144,7 +146,11 @@ pub fn certain<'a>(member: &MemberFacts, lane: &'a Lane) -> Option<&'a Repositor
 /// pass.
 pub fn stamp_counts(member: &MemberFacts) -> bool {
     let ours = match member.stamp {
-        Stamp::Retention | Stamp::FailedHistory | Stamp::PolicyCascade | Stamp::ReplacedRun => true,
+        Stamp::Retention
+        | Stamp::Unjustified
+        | Stamp::FailedHistory
+        | Stamp::PolicyCascade
+        | Stamp::ReplacedRun => true,
         Stamp::None | Stamp::Unknown => false,
     };
     ours && member.pruned_at.is_some_and(|at| {
@@ -163,7 +169,9 @@ pub fn latched(member: &MemberFacts, lane: &Lane) -> bool {
     let prune = match member.stamp {
         Stamp::Retention | Stamp::FailedHistory => stamp_counts(member) && !member.restamped,
         // Where one of these is not kept anyway, it counts as external.
-        Stamp::PolicyCascade | Stamp::ReplacedRun | Stamp::None | Stamp::Unknown => false,
+        Stamp::Unjustified | Stamp::PolicyCascade | Stamp::ReplacedRun | Stamp::None | Stamp::Unknown => {
+            false
+        }
     };
     let stamped_first = member.pruned_at.is_some_and(|at| at <= member.deleted_at);
     let through = lane.repositories.iter().filter_map(|r| r.held_through).max();
@@ -242,9 +250,11 @@ impl Columns {
                 }
                 Stamp::PolicyCascade if stamp_counts(member) && home != Home::OptedIn => Asker::PolicyWent,
                 Stamp::ReplacedRun if stamp_counts(member) => Asker::Replaced,
+                Stamp::Unjustified if stamp_counts(member) => Asker::VoidPrune,
                 Stamp::None
                 | Stamp::Unknown
                 | Stamp::Retention
+                | Stamp::Unjustified
                 | Stamp::FailedHistory
                 | Stamp::PolicyCascade
                 | Stamp::ReplacedRun => Asker::External,

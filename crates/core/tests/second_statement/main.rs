@@ -62,12 +62,13 @@ fn every_combination_has_exactly_one_row() {
     ];
     const HOMES: [Home; 3] = [Home::Stays, Home::TornDown, Home::OptedIn];
     const ROOMS: [Room; 3] = [Room::Fine, Room::None, Room::Unclear];
-    const ASKERS: [Asker; 5] = [
+    const ASKERS: [Asker; 6] = [
         Asker::External,
         Asker::Prune,
         Asker::LatchedPrune,
         Asker::PolicyWent,
         Asker::Replaced,
+        Asker::VoidPrune,
     ];
     const POLICIES: [Policy; 4] = [Policy::Delete, Policy::Retain, Policy::Orphan, Policy::Unknown];
     const SCHEDULES: [Schedule; 4] = [

@@ -89,6 +89,7 @@ const OURS: &[Is] = &[Is::Asker(&[
     Asker::LatchedPrune,
     Asker::PolicyWent,
     Asker::Replaced,
+    Asker::VoidPrune,
 ])];
 const PRUNE: &[Is] = &[Is::Asker(&[Asker::Prune])];
 const DELETE: &[Is] = &[Is::Policy(Policy::Delete)];
@@ -183,6 +184,11 @@ pub const ROWS: &[Row] = &[
         Rule::OwnStamp,
         Verdict::Retain(RetainReason::PolicyDelete),
         &[&[OPEN, POSSIBLE, DELETE, &[Is::Asker(&[Asker::PolicyWent])]]],
+    ),
+    row(
+        Rule::OwnStamp,
+        Verdict::Retain(RetainReason::Unjustified),
+        &[&[OPEN, POSSIBLE, DELETE, &[Is::Asker(&[Asker::VoidPrune])]]],
     ),
     row(
         Rule::OwnStamp,

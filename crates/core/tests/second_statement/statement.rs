@@ -171,6 +171,11 @@ const DOUBTS: &[Obstacle] = &[
     }),
 ];
 
+/// A next try that is further away than anything ever backs off was written by a wrong clock and binds nobody.
+fn is_ahead(at: Timestamp, now: Timestamp, longest: i64) -> bool {
+    at > now && (at.as_second() - now.as_second()) <= longest
+}
+
 /// What keeps a deletion that is allowed from being carried out now. Independent of one another.
 const OBSTACLES: &[Obstacle] = &[
     ("RepositoryNotConnected", |_, lane, _, _| {
@@ -183,10 +188,10 @@ const OBSTACLES: &[Obstacle] = &[
     ("RepositoryBackingOff", |m, lane, _, now| {
         certain(m, lane)
             .and_then(|repository| repository.backoff_until)
-            .is_some_and(|until| until > now)
+            .is_some_and(|until| is_ahead(until, now, 600))
     }),
     ("BackingOff", |m, _, _, now| {
-        m.next_attempt_at.is_some_and(|at| at > now)
+        m.next_attempt_at.is_some_and(|at| is_ahead(at, now, 3600))
     }),
     ("MemberTooLarge", |m, _, settings, _| {
         m.document_bytes > settings.max_bytes

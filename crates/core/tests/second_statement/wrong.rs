@@ -88,7 +88,8 @@ pub const WRONG: &[Wrong] = &[
     ("a stamp ends a latch", Rule::Breaker, |l, s, n| {
         with_members(l, s, n, |m| match m.stamp {
             Stamp::Retention | Stamp::FailedHistory => m.held = HeldCondition::NotHeld,
-            Stamp::None | Stamp::Unknown | Stamp::PolicyCascade | Stamp::ReplacedRun => {}
+            Stamp::None | Stamp::Unknown | Stamp::Unjustified | Stamp::PolicyCascade | Stamp::ReplacedRun => {
+            }
         })
     }),
     (
@@ -100,6 +101,7 @@ pub const WRONG: &[Wrong] = &[
                 Stamp::None
                 | Stamp::Unknown
                 | Stamp::Retention
+                | Stamp::Unjustified
                 | Stamp::FailedHistory
                 | Stamp::ReplacedRun => {}
             })

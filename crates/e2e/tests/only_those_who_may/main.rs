@@ -29,7 +29,7 @@ async fn the_stamp_needs_the_verb_prune() -> Result<()> {
             names::GROUP,
             world.namespace
         );
-        for key in [names::PRUNED_BY, names::PRUNED_AT] {
+        for key in [names::PRUNED_BY, names::PRUNED_AT, names::PRUNED_KEPT] {
             let answer = editor.annotate("Snapshot", NAME, key, json!("retention")).await;
             refused(key, answer, &[&editor.name, "verb prune", &command])?;
             let answer = editor.create(snapshot("new", json!({ key: "retention" }))).await;

@@ -153,18 +153,19 @@ fn members(count: usize) -> Vec<BatchMember> {
                 path: "/pvc/data".to_owned(),
             },
             start_time: None,
+            justified_by: None,
         })
         .collect()
 }
 
 /// The letters, and the message if there is one.
 fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>) {
-    let (result, message) = match run(fake, "cluster", &members(count)) {
+    let (result, message) = match run(fake, "cluster", &members(count), &[]) {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure.message)),
     };
     let letters = match result {
-        OperationResult::Batch { letters } => Some(letters::read(&letters, count).unwrap()),
+        OperationResult::Batch { missing: _, letters } => Some(letters::read(&letters, count).unwrap()),
         OperationResult::None
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }

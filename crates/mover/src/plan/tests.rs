@@ -19,6 +19,7 @@ fn member(id: &str) -> BatchMember {
             path: "/pvc/data".to_owned(),
         },
         start_time: Some(Timestamp::UNIX_EPOCH),
+        justified_by: None,
     }
 }
 
@@ -55,7 +56,7 @@ fn ids(plan: &Plan) -> Vec<&str> {
 #[test]
 fn case_82_an_absent_id_is_already_done() {
     let members = [member("a"), member("gone"), member("c")];
-    let plan = plan(&members, &listing(&["a", "c"]), CLUSTER);
+    let plan = plan(&members, &[], &listing(&["a", "c"]), CLUSTER);
     assert_eq!(ids(&plan), ["a", "c"]);
     assert_eq!(plan.fates, [Fate::Delete, Fate::AlreadyGone, Fate::Delete]);
     let letters = letters(&members, &plan, &BTreeSet::new(), &listing(&[]));
@@ -68,7 +69,7 @@ fn case_83_one_id_serves_two_members() {
     let mut second = member("a");
     second.uid = "another".to_owned();
     let members = [member("a"), second];
-    let plan = plan(&members, &listing(&["a"]), CLUSTER);
+    let plan = plan(&members, &[], &listing(&["a"]), CLUSTER);
     assert_eq!(ids(&plan), ["a"]);
     let letters = letters(&members, &plan, &BTreeSet::new(), &listing(&[]));
     assert_eq!(letters, [Letter::Deleted, Letter::Deleted]);
@@ -79,7 +80,7 @@ fn case_83_one_id_serves_two_members() {
 #[test]
 fn case_84_nothing_is_deleted_under_another_id() {
     let members = [member("stale")];
-    let plan = plan(&members, &listing(&["live"]), CLUSTER);
+    let plan = plan(&members, &[], &listing(&["live"]), CLUSTER);
     assert_eq!(ids(&plan), [""; 0]);
     assert_eq!(plan.fates, [Fate::AlreadyGone]);
 }
@@ -89,6 +90,7 @@ fn case_84_nothing_is_deleted_under_another_id() {
 fn case_85_recorded_and_live_are_both_deleted() {
     let plan = plan(
         &[member("recorded"), member("live")],
+        &[],
         &listing(&["live", "recorded"]),
         CLUSTER,
     );
@@ -98,7 +100,7 @@ fn case_85_recorded_and_live_are_both_deleted() {
 /// Case 87: candidates of the same source and time are not touched for a member that names another id.
 #[test]
 fn case_87_two_candidates_heal_nothing() {
-    let plan = plan(&[member("stale")], &listing(&["one", "two"]), CLUSTER);
+    let plan = plan(&[member("stale")], &[], &listing(&["one", "two"]), CLUSTER);
     assert_eq!(ids(&plan), [""; 0]);
 }
 
@@ -115,13 +117,16 @@ fn another_source_or_start_is_a_mismatch() {
     for change in changes {
         let mut wrong = member("a");
         change(&mut wrong);
-        let plan = plan(std::slice::from_ref(&wrong), &listing(&["a"]), CLUSTER);
+        let plan = plan(std::slice::from_ref(&wrong), &[], &listing(&["a"]), CLUSTER);
         assert_eq!(plan.fates, [Fate::Keep(Letter::Mismatch)]);
         assert_eq!(ids(&plan), [""; 0]);
     }
     let mut unknown = member("a");
     unknown.start_time = None;
-    assert_eq!(plan(&[unknown], &listing(&["a"]), CLUSTER).fates, [Fate::Delete]);
+    assert_eq!(
+        plan(&[unknown], &[], &listing(&["a"]), CLUSTER).fates,
+        [Fate::Delete]
+    );
 }
 
 #[test]
@@ -135,7 +140,11 @@ fn another_clusters_snapshot_is_kept_and_an_untagged_one_is_not() {
     ] {
         let mut listing = listing(&["a"]);
         listing.snapshots[0].cluster = tag.map(str::to_owned);
-        assert_eq!(plan(&[member("a")], &listing, CLUSTER).fates, [fate], "{tag:?}");
+        assert_eq!(
+            plan(&[member("a")], &[], &listing, CLUSTER).fates,
+            [fate],
+            "{tag:?}"
+        );
     }
 }
 
@@ -144,7 +153,7 @@ fn an_unreadable_record_is_neither_deleted_nor_gone() {
     let mut listing = listing(&[]);
     listing.unreadable.push("a".to_owned());
     let members = [member("a")];
-    let plan = plan(&members, &listing, CLUSTER);
+    let plan = plan(&members, &[], &listing, CLUSTER);
     assert_eq!(ids(&plan), [""; 0]);
     assert_eq!(
         letters(&members, &plan, &BTreeSet::new(), &listing),
@@ -155,7 +164,7 @@ fn an_unreadable_record_is_neither_deleted_nor_gone() {
 #[test]
 fn only_the_read_back_confirms() {
     let members = [member("a"), member("b"), member("gone")];
-    let plan = plan(&members, &listing(&["a", "b"]), CLUSTER);
+    let plan = plan(&members, &[], &listing(&["a", "b"]), CLUSTER);
     let failed = BTreeSet::from(["b".to_owned()]);
     let mut readback = listing(&["a", "b"]);
     readback.unreadable.push("gone".to_owned());
@@ -166,7 +175,106 @@ fn only_the_read_back_confirms() {
     assert_eq!(gone, [Letter::Deleted, Letter::Deleted, Letter::Absent]);
 }
 
+fn pruned(id: &str, group: u32) -> BatchMember {
+    let mut member = member(id);
+    member.justified_by = Some(group);
+    member
+}
+
+fn groups(ids: &[&[&str]]) -> Vec<Vec<String>> {
+    ids.iter()
+        .map(|group| group.iter().map(|id| (*id).to_owned()).collect())
+        .collect()
+}
+
+#[test]
+fn a_prune_stands_only_on_what_is_in_the_same_listing() {
+    let kept = groups(&[&["k1", "k2"], &["k1", "gone", "lost"], &["gone"]]);
+    let members = [
+        pruned("a", 0),
+        pruned("b", 1),
+        member("c"),
+        pruned("d", 1),
+        pruned("e", 2),
+    ];
+    let plan = plan(
+        &members,
+        &kept,
+        &listing(&["a", "b", "c", "d", "e", "k1", "k2"]),
+        CLUSTER,
+    );
+    assert_eq!(ids(&plan), ["a", "c"]);
+    assert_eq!(plan.fates[1], Fate::Keep(Letter::Unjustified));
+    assert_eq!(plan.missing, ["gone", "lost"], "each once");
+    let left = listing(&["b", "d", "e", "k1", "k2"]);
+    assert_eq!(
+        letters(&members, &plan, &BTreeSet::new(), &left),
+        [
+            Letter::Deleted,
+            Letter::Unjustified,
+            Letter::Deleted,
+            Letter::Unjustified,
+            Letter::Unjustified
+        ]
+    );
+}
+
+#[test]
+fn a_group_that_is_not_sent_or_empty_justifies_nothing() {
+    for (group, kept) in [
+        (1, groups(&[&["k1"]])),
+        (0, groups(&[&[]])),
+        (0, groups(&[&[""]])),
+    ] {
+        let plan = plan(&[pruned("a", group)], &kept, &listing(&["a", "k1"]), CLUSTER);
+        assert_eq!(plan.fates, [Fate::Keep(Letter::Unjustified)], "{kept:?}");
+        assert_eq!(ids(&plan), [""; 0]);
+    }
+}
+
+#[test]
+fn a_kept_id_is_found_by_its_beginning_and_by_nothing_else() {
+    let there = listing(&["a", "aaaa-1", "bbbb-1"]);
+    let fate = |kept: &str| plan(&[pruned("a", 0)], &groups(&[&[kept]]), &there, CLUSTER).fates[0];
+    assert_eq!(fate("aaaa"), Fate::Delete);
+    assert_eq!(fate("bbbb-1"), Fate::Delete);
+    assert_eq!(fate("bbbb-2"), Fate::Keep(Letter::Unjustified));
+    assert_eq!(fate("bbb0"), Fate::Keep(Letter::Unjustified));
+    assert_eq!(fate("cccc"), Fate::Keep(Letter::Unjustified));
+}
+
+#[test]
+fn a_kept_snapshot_that_cannot_be_read_is_not_missing_and_justifies_nothing() {
+    let mut there = listing(&["a"]);
+    there.unreadable.push("kept-1".to_owned());
+    let plan = plan(&[pruned("a", 0)], &groups(&[&["kept"]]), &there, CLUSTER);
+    assert_eq!(plan.fates, [Fate::Keep(Letter::Failed)]);
+    assert_eq!(plan.missing, [""; 0]);
+}
+
+#[test]
+fn what_is_gone_already_needs_no_justification() {
+    let plan = plan(&[pruned("a", 0)], &groups(&[&["gone"]]), &listing(&[]), CLUSTER);
+    assert_eq!(plan.fates, [Fate::AlreadyGone]);
+    assert_eq!(plan.missing, [""; 0]);
+}
+
 proptest! {
+    /// Whatever is kept and listed: a prune is named only if each kept id begins the id of a readable snapshot.
+    #[test]
+    fn no_prune_without_all_that_was_kept(
+        kept in prop::collection::vec("[ab]{1,3}", 0..4),
+        there in prop::collection::btree_set("[ab]{1,4}", 0..6),
+    ) {
+        let mut first = listing(&[]);
+        first.snapshots = there.iter().map(|id| listed(id)).collect();
+        first.snapshots.push(listed("x"));
+        let plan = plan(&[pruned("x", 0)], std::slice::from_ref(&kept), &first, CLUSTER);
+        let whole = !kept.is_empty() && kept.iter().all(|k| there.iter().any(|id| id.starts_with(k)));
+        prop_assert_eq!(plan.ids.len(), usize::from(whole));
+        prop_assert_eq!(plan.missing.is_empty(), whole || kept.is_empty());
+    }
+
     /// Whatever is asked and listed: what is named for deletion was asked for with the right source, is not of
     /// another cluster, and is named once; and no letter confirms what the read-back still has.
     #[test]
@@ -187,7 +295,7 @@ proptest! {
             if !ours { snapshot.cluster = Some("other".to_owned()); }
             if *readable { first.snapshots.push(snapshot) } else { first.unreadable.push(snapshot.id) }
         }
-        let plan = plan(&members, &first, CLUSTER);
+        let plan = plan(&members, &[], &first, CLUSTER);
         let mut once = BTreeSet::new();
         for id in &plan.ids {
             prop_assert!(once.insert(id));

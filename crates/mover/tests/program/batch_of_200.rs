@@ -1,7 +1,6 @@
 //! The largest batch: it fits the message, and being killed in the middle of it loses nothing.
 
-use crate::support::{Bench, ids_in, member};
-use holdfast_protocol::work::Operation;
+use crate::support::{Bench, batch, ids_in, member};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -29,9 +28,7 @@ fn killed_in_the_middle_and_run_again_all_are_confirmed() {
     let begun = Instant::now();
     let taken = bench.back_up(0..MEMBERS);
     println!("{MEMBERS} backups in one run: {:?}", begun.elapsed());
-    let operation = Operation::DeleteBatch {
-        members: taken.iter().map(member).collect(),
-    };
+    let operation = batch(taken.iter().map(member).collect());
     let document = bench.document(operation.clone());
     let size = serde_json::to_string(&document).unwrap().len();
     assert!(size <= holdfast_protocol::WORK_LIMIT, "{size}");

@@ -1,8 +1,8 @@
 //! The built mover against real repositories: bootstrap, backup, delete batch.
 
-use crate::support::{Bench, PASSWORD, member};
+use crate::support::{Bench, PASSWORD, batch, member};
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
-use holdfast_protocol::work::{BatchMember, Operation};
+use holdfast_protocol::work::{BatchMember, Operation, cut};
 use std::fs;
 use std::process::Command;
 
@@ -114,7 +114,7 @@ fn another_repository_fails_every_operation() {
         Operation::Backup {
             items: vec![other.item("uid-9")],
         },
-        Operation::DeleteBatch { members },
+        batch(members),
         Operation::List {},
     ] {
         let run = other.run(operation.clone());
@@ -144,7 +144,7 @@ fn a_bad_document_is_refused_by_name() {
     let mut value = serde_json::to_value(bench.document(Operation::List {})).unwrap();
     value["surprise"] = true.into();
     assert!(run(&value.to_string()).contains("surprise"));
-    let mut unidentified = bench.document(Operation::DeleteBatch { members: vec![] });
+    let mut unidentified = bench.document(batch(vec![]));
     unidentified.repository.unique_id = None;
     assert!(run(&serde_json::to_string(&unidentified).unwrap()).contains("unique id"));
 }
@@ -236,16 +236,40 @@ fn a_batch_deletes_the_present_and_only_what_matches() {
         member(&theirs[0]),
         member(&taken[3]),
     ];
-    let run = bench.run(Operation::DeleteBatch { members });
+    let run = bench.run(batch(members));
     assert_eq!((run.letters(), run.code), ("DADMMCD", Some(1)));
     assert_eq!(run.class(), None);
     let mut left = [&taken[1], &taken[2], &theirs[0]].map(|t| t.snapshot_id.clone());
     left.sort();
     assert_eq!(bench.ids(), left);
-    let again = bench.run(Operation::DeleteBatch {
-        members: vec![member(&taken[0]), member(&taken[3])],
-    });
+    let again = bench.run(batch(vec![member(&taken[0]), member(&taken[3])]));
     assert_eq!((again.letters(), again.code), ("AA", Some(0)));
+}
+
+#[test]
+fn a_prune_whose_kept_snapshots_are_not_all_there_is_not_carried_out() {
+    let bench = Bench::new();
+    let taken = bench.back_up(0..4);
+    let vanished = "f".repeat(16);
+    let kept = vec![
+        vec![cut(&taken[3].snapshot_id).to_owned()],
+        vec![cut(&taken[3].snapshot_id).to_owned(), vanished.clone()],
+    ];
+    let mut members: Vec<BatchMember> = taken[..3].iter().map(member).collect();
+    members[0].justified_by = Some(0);
+    members[1].justified_by = Some(1);
+    let run = bench.run(Operation::DeleteBatch { members, kept });
+    assert_eq!((run.letters(), run.code), ("DVD", Some(1)));
+    assert_eq!(run.class(), Some(FailureClass::OperationFailed));
+    assert!(run.message.contains(&vanished), "{}", run.message);
+    assert!(run.stdout.contains(&vanished), "{}", run.stdout);
+    let OperationResult::Batch { missing, .. } = &run.outcome().result else {
+        panic!("a batch");
+    };
+    assert_eq!(*missing, [vanished]);
+    let mut left = [&taken[1], &taken[3]].map(|t| t.snapshot_id.clone());
+    left.sort();
+    assert_eq!(bench.ids(), left);
 }
 
 #[test]
@@ -254,9 +278,7 @@ fn a_damaged_record_fails_alone() {
     let taken = bench.back_up(0..3);
     let damaged = bench.path("repository/snapshots").join(&taken[1].snapshot_id);
     fs::write(&damaged, "damaged").unwrap();
-    let run = bench.run(Operation::DeleteBatch {
-        members: taken.iter().map(member).collect(),
-    });
+    let run = bench.run(batch(taken.iter().map(member).collect()));
     assert_eq!((run.letters(), run.code), ("DFD", Some(1)));
     assert!(run.message.contains(&taken[1].snapshot_id), "{}", run.message);
     assert_eq!(bench.ids(), [taken[1].snapshot_id.clone()]);
@@ -267,9 +289,7 @@ fn a_directory_that_cannot_be_listed_confirms_nothing() {
     let bench = Bench::new();
     let taken = bench.back_up(0..2);
     fs::rename(bench.path("repository/snapshots"), bench.path("aside")).unwrap();
-    let run = bench.run(Operation::DeleteBatch {
-        members: taken.iter().map(member).collect(),
-    });
+    let run = bench.run(batch(taken.iter().map(member).collect()));
     assert_eq!(
         (run.code, run.class()),
         (Some(1), Some(FailureClass::BackendUnreachable))
@@ -284,7 +304,7 @@ fn a_read_only_repository_loses_nothing() {
     let bench = Bench::new();
     let taken = bench.back_up(0..3);
     let members = taken.iter().map(member).collect();
-    let document = bench.document(Operation::DeleteBatch { members });
+    let document = bench.document(batch(members));
     let Some(command) = bench.command_read_only(&document) else {
         println!("skipped: mounting is not allowed here");
         return;

@@ -40,7 +40,7 @@ impl Run {
 
     pub fn letters(&self) -> &str {
         match &self.outcome().result {
-            OperationResult::Batch { letters } => letters,
+            OperationResult::Batch { letters, .. } => letters,
             other => panic!("no letters: {other:?}"),
         }
     }
@@ -213,5 +213,14 @@ pub fn member(taken: &TakenSnapshot) -> BatchMember {
         snapshot_id: taken.snapshot_id.clone(),
         source: source(),
         start_time: Some(jiff::Timestamp::from_second(taken.start_time.as_second()).unwrap()),
+        justified_by: None,
+    }
+}
+
+/// A batch without a prune.
+pub fn batch(members: Vec<BatchMember>) -> Operation {
+    Operation::DeleteBatch {
+        members,
+        kept: Vec::new(),
     }
 }

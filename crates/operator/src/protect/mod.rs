@@ -1,5 +1,6 @@
 //! Protect: the controllers, one folder per kind, each `observe -> decide -> act -> report`.
 
+pub mod catalog;
 pub mod policy;
 pub mod repository;
 pub mod schedule;

@@ -208,6 +208,12 @@ impl World {
         self.read().live_sharer(lane, snapshot_id, but)
     }
 
+    /// The Snapshots of a lane that are not being deleted and record this snapshot id; discovered rows apart.
+    #[must_use]
+    pub fn live_recorders(&self, lane: &LaneKey, snapshot_id: &str) -> Vec<Arc<SnapshotView>> {
+        self.read().live_recorders(lane, snapshot_id).cloned().collect()
+    }
+
     /// The lane of a repository object.
     #[must_use]
     pub fn lane_of(&self, repository: &RepositoryKey) -> LaneKey {
@@ -236,6 +242,12 @@ impl World {
     #[must_use]
     pub fn resolve(&self, snapshot: &SnapshotView) -> ResolvedTo {
         self.read().resolve(snapshot)
+    }
+
+    /// Every Snapshot there is, for a scan of a repository: not for what happens on each event.
+    #[must_use]
+    pub fn all_snapshots(&self) -> Vec<Arc<SnapshotView>> {
+        self.read().snapshots.values().cloned().collect()
     }
 
     /// How many Snapshots there are.

@@ -671,20 +671,22 @@ impl State {
     }
 
     pub(super) fn live_sharer(&self, lane: &LaneKey, id: &str, but: &ObjectKey) -> Option<ObjectKey> {
-        let others = self
-            .by_snapshot_id
-            .get(id)
-            .into_iter()
-            .flatten()
-            .filter(|k| *k != but);
-        others
-            .filter_map(|k| self.snapshots.get(k))
-            .find(|s| {
-                s.metadata.deletion_timestamp.is_none()
-                    && s.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
-                    && self.could_be_of(s, lane)
-            })
+        self.live_recorders(lane, id)
             .map(|s| s.key())
+            .find(|key| key != but)
+    }
+
+    pub(super) fn live_recorders<'a>(
+        &'a self,
+        lane: &'a LaneKey,
+        id: &str,
+    ) -> impl Iterator<Item = &'a Arc<SnapshotView>> {
+        let recorders = self.by_snapshot_id.get(id).into_iter().flatten();
+        recorders.filter_map(|k| self.snapshots.get(k)).filter(move |s| {
+            s.metadata.deletion_timestamp.is_none()
+                && s.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
+                && self.could_be_of(s, lane)
+        })
     }
 
     /// Whether a Snapshot's data may be in the repository of a lane: unless it is known to be in another one. Its

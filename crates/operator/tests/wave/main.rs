@@ -1,9 +1,11 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod catalog;
 mod conformance;
 mod edges;
 mod others;
+mod prunes;
 mod server;
 mod story;
 mod sweep;

@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
+use holdfast_api::names;
+use holdfast_api::snapshot::Snapshot;
 use holdfast_e2e::jobs::Watch;
-use holdfast_e2e::{Lab, count};
+use holdfast_e2e::{Lab, Look, count, until_every};
+use kube::api::{Api, ListParams};
 
+use super::prepare::SET;
 use crate::progress::{Step, say, seconds};
 
 /// The repository's object and claim.
@@ -134,6 +138,13 @@ impl Stage {
     /// The end: both counts once more, and the table.
     pub async fn close(mut self) -> Result<()> {
         let last = self.count_both().await?;
+        let rows = rediscovered(&self.lab, &self.namespace);
+        let rows = self
+            .during("waiting until what was kept is seen again", rows)
+            .await?;
+        say(format!(
+            "\n   What step b kept is seen again: the catalog made {rows} Snapshots with origin discovered; deleting those deletes no data."
+        ));
         ensure!(
             self.watch.most() <= 1,
             "{} batch delete Jobs were alive at once on the repository",
@@ -176,4 +187,23 @@ impl Stage {
         ));
         Ok(())
     }
+}
+
+/// Waits until the catalog shows everything that was kept in step b, and nothing else.
+async fn rediscovered(lab: &Lab, namespace: &str) -> Result<usize> {
+    let api: Api<Snapshot> = lab.api(namespace);
+    let rows = ListParams::default().labels(&format!("{}=discovered", names::ORIGIN_LABEL));
+    let what = "what was kept to be seen again";
+    until_every(Duration::from_secs(1), what, Duration::from_secs(120), || async {
+        let there = api.list_metadata(&rows).await?.items.len();
+        lab.note(format!("{there} of {SET}"));
+        Ok(if there == SET {
+            Look::Done(there)
+        } else {
+            Look::Not(format!(
+                "{there} Snapshots with origin discovered, {SET} were kept"
+            ))
+        })
+    })
+    .await
 }

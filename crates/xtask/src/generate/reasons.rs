@@ -216,6 +216,10 @@ fn retain(reason: RetainReason) -> String {
         RetainReason::PolicyDelete => {
             "Its policy was deleted, and `onPolicyDelete` is Retain. Comes with a Warning event."
         }
+        RetainReason::Unjustified => {
+            "Retention pruned it in favour of snapshots that are not in the repository any more, so the prune is void. \
+             Comes with the Warning event `SnapshotPruneVoid`."
+        }
         RetainReason::ReplacedRun => {
             "A run that `concurrencyPolicy: Replace` cancelled had finished all the same."
         }

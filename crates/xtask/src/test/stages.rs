@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 
 use super::report::Outcome;
 use super::{CLUSTER, Context, Down, cargo, chart};
-use crate::{bench, checks, cluster, demo, deploy, generate, paths, sh};
+use crate::progress::say;
+use crate::{bench, checks, cluster, demo, deploy, generate, image, paths, sh};
 
 /// One stage.
 pub struct Stage {
@@ -172,6 +173,12 @@ fn install(context: &Context) -> Result<Outcome> {
     if let Some((kubeconfig, image_prefix)) = &context.other {
         to.kubeconfig = Some(kubeconfig.clone());
         to.image_prefix = Some(image_prefix.clone());
+        let tools = image::tools(&context.workspace.join("target/images"), image_prefix)?;
+        say(format!(
+            "the scenarios need this image too: {} from {}",
+            tools.reference,
+            tools.archive.display()
+        ));
         deploy::run(&to)?;
         return Ok(Outcome::ok());
     }
@@ -232,5 +239,8 @@ fn end_to_end(context: &Context) -> Result<Outcome> {
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
         .args(["--", "--include-ignored", "--show-output"])
         .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
+    if let Some((_, prefix)) = &context.other {
+        command.env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix));
+    }
     cargo::run("end to end", &context.log("end-to-end"), &mut command)
 }

@@ -215,6 +215,9 @@ const STAMP: Column = Column {
             s.change(|m| m.pruned_at = Some(jiff::Timestamp::UNIX_EPOCH));
         }),
         ("`retention`", |s| stamp(s, Stamp::Retention)),
+        ("`retention`, and what it kept vanished", |s| {
+            stamp(s, Stamp::Unjustified);
+        }),
         ("`failed-history`", |s| stamp(s, Stamp::FailedHistory)),
         ("`policy-cascade`", |s| stamp(s, Stamp::PolicyCascade)),
         ("`replaced-run`", |s| stamp(s, Stamp::ReplacedRun)),

@@ -22,7 +22,7 @@ pub(super) const BEFORE: Timestamp = Timestamp::constant(1_799_999_999, 0);
 /// The same as it is written in an annotation.
 pub(super) const BEFORE_TEXT: &str = "2027-01-15T07:59:59Z";
 /// After the decision.
-pub(super) const LATER: Timestamp = Timestamp::constant(1_800_002_000, 0);
+pub(super) const LATER: Timestamp = Timestamp::constant(1_800_001_500, 0);
 /// The threshold of the scene.
 pub(super) const THRESHOLD: u32 = 3;
 

@@ -1,17 +1,17 @@
 //! Stamping, deleting, reporting.
 
-use super::decide::{Decision, Facts};
+use super::decide::{Decision, Facts, Prune};
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
-use crate::world::views::SnapshotView;
 use holdfast_api::policy::RetentionStatus;
 use holdfast_api::snapshot::Snapshot;
 use holdfast_api::{SnapshotPolicy, conditions, names};
 use jiff::Timestamp;
 use kube::api::{Api, PropagationPolicy};
+use kube::core::PartialObjectMeta;
 use serde_json::json;
 use std::time::Duration;
 
@@ -25,11 +25,12 @@ pub async fn carry_out(
 ) -> Result<Next, Error> {
     let mut conflicts = false;
     for view in &decision.unstamp {
-        if decision.prune.iter().any(|p| p.uid() == view.uid()) {
+        if decision.prune.iter().any(|p| p.view.uid() == view.uid()) {
             continue;
         }
-        let patch =
-            json!({ "metadata": { "annotations": { names::PRUNED_BY: null, names::PRUNED_AT: null } } });
+        let patch = json!({ "metadata": { "annotations": {
+            names::PRUNED_BY: null, names::PRUNED_AT: null, names::PRUNED_KEPT: null,
+        } } });
         ctx.leadership.guard()?;
         let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let version = view.metadata.resource_version.as_deref().unwrap_or_default();
@@ -39,16 +40,21 @@ pub async fn carry_out(
             Err(error) => return Err(error.into()),
         }
     }
+    if !decision.prune.is_empty() && !still_so(ctx, key, facts).await? {
+        // Edited or deleted since: what it says now counts.
+        return Ok(Next::After(Duration::from_secs(1)));
+    }
     let mut pruned = 0;
-    for view in &decision.prune {
-        match prune(ctx, view).await {
+    for pruned_one in &decision.prune {
+        match prune(ctx, pruned_one).await {
             Ok(()) => pruned += 1,
             // Somebody changed it since it was judged: the next pass judges it again.
             Err(Error::Conflict) => conflicts = true,
             Err(error) => return Err(error),
         }
     }
-    report(ctx, key, facts, &decision, pruned, now).await?;
+    let completed = decision.asked && decision.held.is_none() && !conflicts;
+    report(ctx, key, facts, &decision, (pruned, completed), now).await?;
     Ok(if conflicts {
         Next::After(Duration::from_secs(1))
     } else {
@@ -56,8 +62,18 @@ pub async fn carry_out(
     })
 }
 
+/// Whether the policy is live what was judged: pruning rests on its spec.
+async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool, Error> {
+    let api: Api<PartialObjectMeta<SnapshotPolicy>> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let judged = &facts.policy.metadata;
+    Ok(api.get_opt(&key.name).await?.is_some_and(|live| {
+        let live = &live.metadata;
+        live.uid == judged.uid && live.generation == judged.generation && live.deletion_timestamp.is_none()
+    }))
+}
+
 /// Stamps with the judged resourceVersion, then deletes with UID and the stamped version as preconditions.
-async fn prune(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
+async fn prune(ctx: &Context, Prune { view, kept }: &Prune) -> Result<(), Error> {
     let key = view.key();
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = view.metadata.resource_version.as_deref().unwrap_or_default();
@@ -65,6 +81,7 @@ async fn prune(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
         names::PRUNED_BY: "retention",
         // The time of this stamp, not of the pass: a long pass must not make the last stamps old.
         names::PRUNED_AT: ctx.clock.now().to_string(),
+        names::PRUNED_KEPT: kept,
     } } });
     ctx.leadership.guard()?;
     let stamped: Snapshot = write::patch(&api, &key.name, version, stamp).await?;
@@ -86,7 +103,7 @@ async fn report(
     key: &ObjectKey,
     facts: &Facts,
     decision: &Decision,
-    pruned: usize,
+    (pruned, completed): (usize, bool),
     now: Timestamp,
 ) -> Result<(), Error> {
     let before = facts.policy.status.clone().unwrap_or_default();
@@ -98,6 +115,11 @@ async fn report(
     status.retention = Some(RetentionStatus {
         active_snapshot_count: i64::try_from(decision.active - pruned).ok(),
         last_prune_at: if pruned > 0 { Some(now) } else { last.last_prune_at },
+        completed_generation: if completed {
+            generation
+        } else {
+            last.completed_generation
+        },
         last_prune_deleted: if pruned > 0 {
             i64::try_from(pruned).ok()
         } else {
@@ -107,33 +129,34 @@ async fn report(
     let list = &mut status.conditions;
     let (reason, message) = (decision.reason, decision.message.as_str());
     let reconciling = !decision.ready && !decision.stalled && reason != "Suspended";
-    conditions::set(
-        list,
-        conditions::READY,
-        decision.ready,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::RECONCILING,
+    conditions::Kstatus {
+        ready: decision.ready,
         reconciling,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::STALLED,
-        decision.stalled,
-        reason,
-        message,
-        generation,
-        now,
-    );
+        stalled: decision.stalled,
+    }
+    .set(list, reason, message, generation, now);
+    let was_held = conditions::is_true(&before.conditions, conditions::MASS_PRUNE_HELD);
+    if let Some(message) = &decision.held {
+        conditions::set(
+            &mut status.conditions,
+            conditions::MASS_PRUNE_HELD,
+            true,
+            "ThresholdExceeded",
+            message,
+            generation,
+            now,
+        );
+    } else if was_held && decision.asked {
+        conditions::set(
+            &mut status.conditions,
+            conditions::MASS_PRUNE_HELD,
+            false,
+            "NotHeld",
+            "Retention goes on.",
+            generation,
+            now,
+        );
+    }
     let Some(patch) = diff::merge_patch(&before, &status) else {
         return Ok(());
     };
@@ -146,5 +169,14 @@ async fn report(
         .as_deref()
         .unwrap_or_default();
     write::patch_status(&api, &key.name, version, patch).await?;
+    if let Some(message) = decision.held.as_ref().filter(|_| !was_held) {
+        ctx.warn_policy(
+            &facts.policy,
+            conditions::MASS_PRUNE_HELD,
+            message,
+            "AllowMassPrune",
+        )
+        .await;
+    }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::world::views::SnapshotView;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, conditions, names};
-use holdfast_core::retention::{self, Completed, Keep, stamp};
+use holdfast_core::retention::{self, Completed, Keep, justify, mass, stamp};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Facts {
     pub repository: Option<RepositoryKey>,
     /// Whether that object exists.
     pub repository_exists: bool,
+    /// The strictest threshold of the repositories concerned; 0: off.
+    pub threshold: u32,
     /// Every Snapshot that names this policy.
     pub snapshots: Vec<Arc<SnapshotView>>,
 }
@@ -39,9 +41,22 @@ pub struct Decision {
     /// End of the newest successful run.
     pub last_success: Option<Timestamp>,
     /// To stamp and delete.
-    pub prune: Vec<Arc<SnapshotView>>,
+    pub prune: Vec<Prune>,
+    /// Retention was asked; without that nothing is recorded as completed.
+    pub asked: bool,
+    /// Why nothing of what retention would prune is pruned: the message of `MassPruneHeld`.
+    pub held: Option<String>,
     /// Live objects whose stamp is old: they lose it.
     pub unstamp: Vec<Arc<SnapshotView>>,
+}
+
+/// One Snapshot to stamp and delete.
+#[derive(Debug, Clone)]
+pub struct Prune {
+    /// It.
+    pub view: Arc<SnapshotView>,
+    /// The ids that were kept instead, joined by commas: they travel with the stamp.
+    pub kept: String,
 }
 
 /// Decides.
@@ -58,6 +73,8 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         active: active.len(),
         last_success: active.iter().filter_map(|s| ended(s)).max(),
         prune: Vec::new(),
+        asked: false,
+        held: None,
         unstamp: facts
             .snapshots
             .iter()
@@ -99,18 +116,83 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
     });
     let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s)).collect();
     let retained = retention::retain(&completed, keep.as_ref());
+    let kept = justify::kept_ids(&completed, &retained);
     let by_uid: BTreeMap<&str, &Arc<SnapshotView>> = active.iter().map(|s| (s.uid(), *s)).collect();
     decision.prune = retained
         .prune
         .iter()
-        .filter_map(|uid| by_uid.get(uid.as_str()).map(|s| Arc::clone(s)))
+        .filter_map(|uid| by_uid.get(uid.as_str()))
+        .filter_map(|view| {
+            let kept = kept.get(&group(view)?)?.join(",");
+            let view = Arc::clone(view);
+            Some(Prune { view, kept })
+        })
         .collect();
+    decision.asked = true;
+    decision.held = held(facts, &decision.prune);
+    if decision.held.is_some() {
+        decision.prune.clear();
+    }
     decision
 }
 
-/// A Snapshot as retention sees it. Each repository has a history of its own: a policy that moved does not prune
-/// what it left behind by what it has now.
-fn completed(view: &SnapshotView) -> Option<Completed> {
+/// Why so many may not be pruned at once, if they may not.
+fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
+    let policy = &facts.policy;
+    let retention = policy.status.as_ref().and_then(|s| s.retention.as_ref());
+    let annotations = policy.metadata.annotations.as_ref();
+    let adopted = prune
+        .iter()
+        .filter(|p| p.view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str()))
+        .count();
+    let pass = mass::Pass {
+        prunes: prune.len(),
+        adopted,
+        threshold: facts.threshold,
+        generation: policy.metadata.generation,
+        completed: retention.and_then(|r| r.completed_generation),
+        acknowledged: annotations.and_then(|a| a.get(names::ALLOW_MASS_PRUNE).map(String::as_str)),
+    };
+    let generation = policy.metadata.generation.unwrap_or_default();
+    let why = match mass::judge(&pass) {
+        mass::Mass::Goes => return None,
+        mass::Mass::HeldForEdit => format!(
+            "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) since retention last ran to its end",
+            prune.len()
+        ),
+        mass::Mass::HeldForAdopted => {
+            format!("Retention would prune {adopted} adopted Snapshots at once (generation {generation})")
+        }
+    };
+    Some(format!(
+        "{why}; the threshold is {}. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{generation}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
+        facts.threshold,
+        policy.metadata.namespace.as_deref().unwrap_or_default(),
+        policy.metadata.name.as_deref().unwrap_or_default(),
+        names::ALLOW_MASS_PRUNE,
+    ))
+}
+
+/// The ids that retention keeps now of the group that a Snapshot belongs to, newest first, among these.
+#[must_use]
+pub fn kept_now(of: &SnapshotView, snapshots: &[Arc<SnapshotView>]) -> Vec<String> {
+    let Some(own) = group(of) else {
+        return Vec::new();
+    };
+    let mut there: Vec<Completed> = snapshots
+        .iter()
+        .filter(|s| counts(s))
+        .filter_map(|s| completed(s))
+        .filter(|s| s.group == own)
+        .collect();
+    there.sort_by(|a, b| b.ended_at.cmp(&a.ended_at).then(a.id.cmp(&b.id)));
+    there.dedup_by(|a, b| a.id == b.id);
+    there.into_iter().map(|s| s.id).collect()
+}
+
+/// Each repository has a history of its own: a policy that moved does not prune what it left behind by what it has
+/// now.
+fn group(view: &SnapshotView) -> Option<String> {
     let status = view.status.as_ref()?;
     let source = status
         .snapshot
@@ -122,17 +204,28 @@ fn completed(view: &SnapshotView) -> Option<Completed> {
     // An object made anew over another repository has another history under the same name.
     let unique_id = status.resolved.as_ref().and_then(|r| r.unique_id.clone());
     let unique_id = unique_id.unwrap_or_default();
+    Some(format!("{repository}|{unique_id}|{}", source.unwrap_or_default()))
+}
+
+/// A Snapshot as retention sees it.
+fn completed(view: &SnapshotView) -> Option<Completed> {
+    let status = view.status.as_ref()?;
     Some(Completed {
         uid: view.uid().to_owned(),
         id: view.snapshot_id()?.to_owned(),
-        group: format!("{repository}|{unique_id}|{}", source.unwrap_or_default()),
+        group: group(view)?,
         ended_at: status.timing.as_ref()?.end_time?,
         pinned: false,
-        vanished: conditions::is_true(&status.conditions, "Vanished"),
+        vanished: vanished(view),
     })
 }
 
-/// Whether retention counts it: succeeded, with a recorded snapshot, not being deleted, ours by origin.
+fn vanished(view: &SnapshotView) -> bool {
+    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
+    conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
+}
+
+/// Whether retention counts it: not vanished, succeeded, with a recorded snapshot, not being deleted, ours by origin.
 fn counts(view: &SnapshotView) -> bool {
     let origin = view
         .label(names::ORIGIN_LABEL)
@@ -144,6 +237,7 @@ fn counts(view: &SnapshotView) -> bool {
     ours && view.metadata.deletion_timestamp.is_none()
         && view.phase() == Some(SnapshotPhase::Succeeded)
         && view.snapshot_id().is_some()
+        && !vanished(view)
 }
 
 /// A live object whose stamp's delete never happened: a later deletion by a person must not be taken for a prune.

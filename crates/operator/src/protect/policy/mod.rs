@@ -3,7 +3,8 @@
 //! **Promises.** A prune looks only at Snapshots that are not being deleted and that succeeded. The stamp is
 //! written with the resourceVersion that was judged, together with its time, one object at a time, each followed
 //! by its delete with UID and resourceVersion as preconditions; a conflict drops that object from this pass
-//! (`docs/design.md` 3.7). A policy without `retention` never prunes.
+//! (`docs/design.md` 3.7). The ids that retention kept travel with it. A policy without `retention` never prunes, and
+//! as many as the threshold after an edit, or of adopted ones, wait for a person.
 //!
 //! **Assumes.** The wave controller tells a fresh stamp from an old one; a live object that carries an old stamp
 //! loses it here.
@@ -15,7 +16,13 @@ mod tests;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
-use crate::world::keys::ObjectKey;
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
+use crate::world::views::SnapshotView;
+pub use decide::kept_now;
+use holdfast_api::names;
+use holdfast_core::deletion::breaker::strictest;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// One pass over one policy.
 ///
@@ -30,15 +37,35 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     }
     let repository = policy.spec.repository.as_ref();
     let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));
+    let snapshots = ctx.world.snapshots_of_policy(key);
     let facts = decide::Facts {
         repository_exists: repository
             .as_ref()
             .is_some_and(|k| ctx.world.repository(k).is_some()),
+        threshold: threshold(ctx, repository.as_ref(), &snapshots),
         repository,
-        snapshots: ctx.world.snapshots_of_policy(key),
+        snapshots,
         policy,
     };
     let now = ctx.clock.now();
     let decision = decide::decide(&facts, now);
     act::carry_out(ctx, key, &facts, decision, now).await
+}
+
+/// The strictest threshold of the lanes that the policy and its Snapshots point to.
+fn threshold(ctx: &Context, repository: Option<&RepositoryKey>, snapshots: &[Arc<SnapshotView>]) -> u32 {
+    let pins: BTreeSet<RepositoryKey> = snapshots.iter().filter_map(|s| s.pin()).collect();
+    let lanes: BTreeSet<LaneKey> = pins
+        .iter()
+        .chain(repository)
+        .map(|key| ctx.world.lane_of(key))
+        .collect();
+    let thresholds = lanes.iter().map(|lane| {
+        let objects = ctx.world.repositories_of(lane);
+        let said = objects
+            .iter()
+            .map(|r| r.spec.deletion_protection.as_ref()?.threshold);
+        Some(strictest(said, names::DEFAULT_THRESHOLD))
+    });
+    strictest(thresholds, names::DEFAULT_THRESHOLD)
 }

@@ -3,6 +3,7 @@
 use super::decide::{Facts, decide};
 use crate::world::keys::RepositoryKey;
 use crate::world::views::SnapshotView;
+use holdfast_api::names;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
     }
     let policy = serde_json::from_value(json!({
         "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
-        "metadata": { "name": "p", "namespace": "a" }, "spec": full,
+        "metadata": { "name": "p", "namespace": "a", "generation": 3 }, "spec": full,
     }))
     .unwrap();
     Facts {
@@ -47,12 +48,17 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
             name: "r".into(),
         }),
         repository_exists: true,
+        threshold: 10,
         snapshots,
     }
 }
 
 fn pruned(facts: &Facts) -> Vec<String> {
-    decide(facts, now()).prune.iter().map(|s| s.key().name).collect()
+    decide(facts, now())
+        .prune
+        .iter()
+        .map(|p| p.view.key().name)
+        .collect()
 }
 
 fn five() -> Vec<Arc<SnapshotView>> {
@@ -144,4 +150,69 @@ fn a_live_object_loses_an_old_stamp_and_keeps_a_fresh_one() {
     let decision = decide(&facts(json!({}), all), now());
     let names: Vec<String> = decision.unstamp.iter().map(|s| s.key().name).collect();
     assert_eq!(names, ["s0", "s2"]);
+}
+
+#[test]
+fn a_prune_takes_the_ids_along_that_were_kept_instead_in_its_own_repository() {
+    let mut all = five();
+    all.push(snapshot(20, |o| {
+        o["status"]["resolved"]["repository"]["name"] = json!("new")
+    }));
+    let decision = decide(&facts(json!({ "retention": { "keepLatest": 2 } }), all), now());
+    let kept: Vec<&str> = decision.prune.iter().map(|p| p.kept.as_str()).collect();
+    assert_eq!(kept, ["id4,id3"; 3]);
+}
+
+#[test]
+fn what_vanished_neither_counts_nor_is_pruned_nor_justifies() {
+    let mut all = five();
+    all[4] = snapshot(4, |o| {
+        o["status"]["conditions"] = json!([{
+            "type": "Vanished", "status": "True", "reason": "NotListed", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+    });
+    let decision = decide(
+        &facts(json!({ "retention": { "keepLatest": 2 } }), all.clone()),
+        now(),
+    );
+    let pruned: Vec<String> = decision.prune.iter().map(|p| p.view.key().name).collect();
+    assert_eq!(pruned, ["s0", "s1"]);
+    assert_eq!(decision.prune[0].kept, "id3,id2");
+    assert_eq!(super::kept_now(&all[0], &all), ["id3", "id2", "id1", "id0"]);
+}
+
+#[test]
+fn an_edit_that_would_prune_as_many_as_the_threshold_waits_and_says_the_command() {
+    let mut facts = facts(
+        json!({ "retention": { "keepLatest": 1 } }),
+        (0..11).map(|n| snapshot(n, |_| {})).collect(),
+    );
+    let held = decide(&facts, now());
+    assert!(held.prune.is_empty() && held.asked);
+    let message = held.held.unwrap();
+    assert!(
+        message.contains(
+            "kubectl -n a annotate snapshotpolicy/p kopiur.home-operations.com/allow-mass-prune=\"3\" --overwrite"
+        ),
+        "{message}"
+    );
+    assert!(
+        message.contains("10 Snapshots") && message.contains("threshold is 10"),
+        "{message}"
+    );
+    facts.threshold = 0;
+    assert_eq!(pruned(&facts).len(), 10);
+    facts.threshold = 10;
+    let mut policy = facts.policy.as_ref().clone();
+    policy.metadata.annotations = Some([(names::ALLOW_MASS_PRUNE.to_owned(), "3".to_owned())].into());
+    facts.policy = Arc::new(policy.clone());
+    assert_eq!(pruned(&facts).len(), 10);
+    policy.metadata.generation = Some(4);
+    facts.policy = Arc::new(policy.clone());
+    assert!(pruned(&facts).is_empty(), "for one generation only");
+    policy.status =
+        Some(serde_json::from_value(json!({ "retention": { "completedGeneration": 4 } })).unwrap());
+    facts.policy = Arc::new(policy);
+    assert_eq!(pruned(&facts).len(), 10, "routine");
 }

@@ -8,11 +8,12 @@ use crate::jobs::build::{Mover, repository_path};
 use crate::jobs::create::{Created, create};
 use crate::jobs::outcome::Read;
 use crate::jobs::{job_name, name_repository};
+use crate::protect::catalog::{self, due};
 use crate::runtime::queue::Next;
 use crate::runtime::write;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_api::repository::{CatalogStatus, ConnectionStatus, StorageStats};
+use holdfast_api::repository::{ConnectionStatus, StorageStats};
 use holdfast_protocol::outcome::OperationResult;
 use holdfast_protocol::work::{EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
@@ -22,8 +23,11 @@ use kube::api::{Api, PropagationPolicy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds that a bootstrap or listing Job may take.
+/// Seconds that a bootstrap Job may take.
 const DEADLINE_SECONDS: i64 = 120;
+/// Seconds that a listing Job may take: one of 10,000 snapshots reads as many objects. Less than what it posts is
+/// remembered for (`runtime::results::SCAN_LIFE`).
+const LIST_DEADLINE_SECONDS: i64 = 1_500;
 
 /// Carries out one step and says when to look again.
 pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp) -> Result<Next, Error> {
@@ -54,7 +58,11 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
                 message: message.into(),
             };
             let inputs = facts.inputs.clone();
+            let before = view.status.connection.as_ref().and_then(|c| c.inputs.as_ref());
+            let changed = before != Some(&inputs);
             report::write(ctx, facts, &said, now, |status| {
+                let catalog = status.catalog.take().unwrap_or_default();
+                status.catalog = Some(due::connected(catalog, snapshots, changed, now));
                 status.unique_id = Some(unique_id);
                 status.connection = Some(ConnectionStatus {
                     failures: 0,
@@ -87,7 +95,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             Ok(Next::After(Duration::from_secs(10)))
         }
         Step::List(request) => list(ctx, facts, &request).await,
-        Step::Listed(job) => listed(ctx, facts, &job, now).await,
+        Step::Listed(job) => listed(ctx, facts, &job).await,
     }
 }
 
@@ -183,8 +191,14 @@ async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp)
             reason: Reason::Connecting,
             message: format!("Job {}/{name} connects.", facts.place),
         },
-        // Seen by the next event; a foreign Job of this name never becomes ours.
-        Created::Exists => return Ok(Next::After(Duration::from_secs(5))),
+        // Ours is seen by the next event; a foreign one never becomes ours.
+        Created::Exists => Said {
+            reason: Reason::Connecting,
+            message: format!(
+                "Job {}/{name} exists already. If it is not of this repository, remove it: its name is needed.",
+                facts.place
+            ),
+        },
         Created::NoPlace => Said {
             reason: Reason::NoPlaceToRun,
             message: format!(
@@ -215,7 +229,13 @@ async fn remove(ctx: &Context, job: &JobFact) -> Result<(), Error> {
     Ok(write::delete(&api, &key.name, uid, None, PropagationPolicy::Background).await?)
 }
 
-async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error> {
+/// Names the scan of a listing Job: new for each thing that is asked for.
+fn scan_name(facts: &Facts, request: &due::Request) -> String {
+    let hash = crate::jobs::short_hash(&format!("{request:?}"));
+    format!("{}-{hash}", facts.view.uid())
+}
+
+async fn list(ctx: &Context, facts: &Facts, request: &due::Request) -> Result<Next, Error> {
     let endpoint = ctx
         .endpoint
         .read()
@@ -225,16 +245,23 @@ async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error
         return Ok(Next::After(Duration::from_secs(2)));
     };
     let mut mover = mover(ctx, facts, names::OP_LIST, Operation::List {});
-    let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(request));
+    mover.active_deadline_seconds = LIST_DEADLINE_SECONDS;
+    let scan = scan_name(facts, request);
     mover.document.results = Some(ResultsEndpoint {
         address: endpoint.address,
         server_name: endpoint.server_name,
         ca: endpoint.ca,
         scan: scan.clone(),
     });
-    mover
-        .annotations
-        .insert(names::SCAN_REQUEST.into(), request.to_owned());
+    let said = [
+        (names::SCAN_REQUEST, &request.asked),
+        (names::SCAN_DUE, &request.due),
+    ];
+    for (name, value) in said {
+        if let Some(value) = value {
+            mover.annotations.insert(name.into(), value.clone());
+        }
+    }
     // Expected before it can arrive.
     if ctx.results.expect(&scan, &facts.place).is_err() {
         return Ok(Next::After(Duration::from_secs(30)));
@@ -243,13 +270,13 @@ async fn list(ctx: &Context, facts: &Facts, request: &str) -> Result<Next, Error
     Ok(Next::After(Duration::from_secs(10)))
 }
 
-async fn listed(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
-    let request = job
-        .job
-        .annotation(names::SCAN_REQUEST)
-        .unwrap_or_default()
-        .to_owned();
-    let scan = format!("{}-{}", facts.view.uid(), crate::jobs::short_hash(&request));
+async fn listed(ctx: &Context, facts: &Facts, job: &JobFact) -> Result<Next, Error> {
+    let said = |name| job.job.annotation(name).map(str::to_owned);
+    let request = due::Request {
+        asked: said(names::SCAN_REQUEST),
+        due: said(names::SCAN_DUE),
+    };
+    let scan = scan_name(facts, &request);
     let listing = match &job.read {
         Read::Outcome { outcome, .. } => match (&outcome.result, &outcome.error) {
             (
@@ -269,39 +296,13 @@ async fn listed(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> 
         Read::Unreadable(why) => Err(why.clone()),
     };
     ctx.results.forget(&scan);
-    let said = Said {
-        reason: Reason::Connected,
-        message: "The repository is connected.".into(),
-    };
-    report::write(ctx, facts, &said, now, |status| {
-        let mut catalog = status.catalog.clone().unwrap_or_default();
-        match &listing {
-            Ok(rows) => {
-                let total = rows
-                    .iter()
-                    .filter_map(|r| r.size_bytes)
-                    .fold(0u64, u64::saturating_add);
-                status.storage_stats = Some(StorageStats {
-                    snapshot_count: i64::try_from(rows.len()).ok(),
-                    total_size: i64::try_from(total).ok(),
-                    last_observed_at: Some(now),
-                });
-                catalog = CatalogStatus {
-                    scan_request_honored: Some(request.clone()),
-                    last_refresh_at: Some(now),
-                    last_error: None,
-                };
-            }
-            // The request stays open and is tried again.
-            Err(why) => catalog.last_error = Some(why.clone()),
-        }
-        status.catalog = Some(catalog);
-    })
-    .await?;
+    // A Job without a time began never: nothing is removed on its account.
+    let began = job.job.metadata.creation_timestamp.as_ref();
+    let began = began.map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    match listing {
+        Ok(rows) => catalog::arrived(ctx, &facts.view, began, &request, &rows).await?,
+        Err(why) => catalog::void(ctx, &facts.view, &request, &why).await?,
+    }
     remove(ctx, job).await?;
-    Ok(if listing.is_ok() {
-        Next::Settled
-    } else {
-        Next::After(Duration::from_secs(10))
-    })
+    Ok(Next::Settled)
 }

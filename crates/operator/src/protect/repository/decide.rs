@@ -3,9 +3,11 @@
 use super::observe::{Facts, JobFact};
 use crate::jobs::create::SecretFact;
 use crate::jobs::outcome::Read;
+use crate::protect::catalog::due::{Request, Want, wanted};
 use crate::world::views::JobState;
 use holdfast_api::names;
 use holdfast_api::repository::RepositoryPhase;
+use holdfast_core::backoff;
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use jiff::{SignedDuration, Timestamp};
 
@@ -129,22 +131,14 @@ pub enum Step {
     },
     /// The bootstrap Job failed: record why and when to try again, then remove the Job.
     Failed(Reason, String, Timestamp),
-    /// Create a listing Job for this request.
-    List(String),
+    /// Create a listing Job for this.
+    List(Request),
     /// The listing Job ended: assemble its listing.
     Listed(Box<JobFact>),
 }
 
 /// How often what is missing is looked for again.
 const MISSING_RECHECK: SignedDuration = SignedDuration::from_secs(10);
-/// The most an attempt waits.
-const LONGEST_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
-
-/// How long the next attempt waits after n failures in a row: 15 s doubling to 10 min.
-fn backoff(failures: u32) -> SignedDuration {
-    SignedDuration::from_secs(15 << failures.saturating_sub(1).min(6)).min(LONGEST_BACKOFF)
-}
-
 /// Decides. First match wins.
 #[must_use]
 pub fn decide(facts: &Facts, now: Timestamp) -> Step {
@@ -205,13 +199,11 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         return decide_bootstrap(facts, job, connection.failures, now);
     }
     if view.unique_id().is_some() && recorded && connection.failures == 0 {
-        return decide_list(facts);
+        return decide_list(facts, now);
     }
     if recorded
         && let Some(next) = connection.next_attempt_at
-        && next > now
-        // A later one was written by a clock that was wrong.
-        && next.duration_since(now) <= LONGEST_BACKOFF
+        && backoff::REPOSITORY.waits(next, now)
     {
         // What failed stays said; a changed Secret or spec changes the inputs and is tried at once.
         return Step::Settle(
@@ -237,7 +229,7 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
             Step::Settle(Reason::Connecting, message, Some(SignedDuration::from_secs(5)))
         }
         JobState::Succeeded | JobState::Failed => {
-            let at = now + backoff(failures + 1);
+            let at = backoff::REPOSITORY.next(failures.saturating_add(1), now);
             let recorded = facts.view.unique_id();
             match &job.read {
                 Read::Unreadable(why) => Step::Failed(
@@ -268,24 +260,20 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
     }
 }
 
-fn decide_list(facts: &Facts) -> Step {
+fn decide_list(facts: &Facts, now: Timestamp) -> Step {
     let view = &facts.view;
-    let settled = Step::Settle(Reason::Connected, "The repository is connected.".into(), None);
-    let requested = view.annotation(names::SCAN_REQUESTED_AT);
-    let honored = view
-        .status
-        .catalog
-        .as_ref()
-        .and_then(|c| c.scan_request_honored.as_deref());
+    let settled = |again| Step::Settle(Reason::Connected, "The repository is connected.".into(), again);
     if let Some(job) = &facts.list {
         return match job.state {
-            JobState::Waiting | JobState::Active => settled,
+            JobState::Waiting | JobState::Active => settled(None),
             JobState::Succeeded | JobState::Failed => Step::Listed(Box::new(job.clone())),
         };
     }
-    match requested {
-        Some(request) if Some(request) != honored => Step::List(request.to_owned()),
-        Some(_) | None => settled,
+    let catalog = view.status.catalog.clone().unwrap_or_default();
+    match wanted(&catalog, view.annotation(names::SCAN_REQUESTED_AT), now) {
+        Want::Nothing => settled(None),
+        Want::At(at) => settled(Some(at.duration_since(now))),
+        Want::Now(request) => Step::List(request),
     }
 }
 

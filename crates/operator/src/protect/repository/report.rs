@@ -76,34 +76,13 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
     let stalled = said.reason.is_stalled();
     let word = said.reason.as_str();
     let list = &mut status.conditions;
-    conditions::set(
-        list,
-        conditions::READY,
-        ready,
-        word,
-        &said.message,
-        generation,
-        now,
-    );
     let reconciling = !ready && !stalled && said.reason != Reason::Suspended;
-    conditions::set(
-        list,
-        conditions::RECONCILING,
+    conditions::Kstatus {
+        ready,
         reconciling,
-        word,
-        &said.message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::STALLED,
         stalled,
-        word,
-        &said.message,
-        generation,
-        now,
-    );
+    }
+    .set(list, word, &said.message, generation, now);
     match said.reason {
         Reason::Connected => {
             conditions::set(

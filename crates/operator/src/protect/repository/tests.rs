@@ -229,8 +229,14 @@ fn an_unreadable_result_connects_nothing() {
 
 #[test]
 fn one_listing_per_request() {
-    let connected = json!({ "uniqueId": "u1", "connection": { "failures": 0, "inputs": "in" } });
-    let mut f = facts(json!({}), connected.clone());
+    let mut connected = json!({ "uniqueId": "u1", "connection": { "failures": 0, "inputs": "in" } });
+    let first = decide(&facts(json!({}), connected.clone()), now());
+    assert!(
+        matches!(first, Step::List(_)),
+        "what was never listed is: {first:?}"
+    );
+    connected["catalog"] = json!({ "lastRefreshAt": "1970-01-01T00:00:00Z" });
+    let mut f = facts(json!({}), connected);
     assert_eq!(settles(&decide(&f, now())), Some(Reason::Connected));
     let mut view = (*f.view).clone();
     view.metadata.annotations = Some(
@@ -241,9 +247,10 @@ fn one_listing_per_request() {
         .into(),
     );
     f.view = Arc::new(view.clone());
-    assert!(matches!(decide(&f, now()), Step::List(request) if request == "t1"));
+    assert!(matches!(decide(&f, now()), Step::List(request) if request.asked.as_deref() == Some("t1")));
     view.status.catalog = Some(holdfast_api::repository::CatalogStatus {
         scan_request_honored: Some("t1".into()),
+        last_refresh_at: Some(now()),
         ..Default::default()
     });
     f.view = Arc::new(view);

@@ -32,33 +32,12 @@ pub async fn refuse(
     write_status(ctx, key, observed, |status| {
         status.observed_generation = generation;
         let list = &mut status.conditions;
-        conditions::set(
-            list,
-            conditions::READY,
-            false,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::RECONCILING,
-            false,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::STALLED,
-            true,
-            "InvalidSchedule",
-            why,
-            generation,
-            now,
-        );
+        conditions::Kstatus {
+            ready: false,
+            reconciling: false,
+            stalled: true,
+        }
+        .set(list, "InvalidSchedule", why, generation, now);
     })
     .await?;
     Ok(Next::Settled)
@@ -295,25 +274,12 @@ async fn report(
         let (ready, reason, message) = words(plan.wait, plan.missed);
         let list = &mut status.conditions;
         let reconciling = !ready && plan.wait != Some(ScheduleWait::Suspended);
-        conditions::set(list, conditions::READY, ready, reason, &message, generation, now);
-        conditions::set(
-            list,
-            conditions::RECONCILING,
+        conditions::Kstatus {
+            ready,
             reconciling,
-            reason,
-            &message,
-            generation,
-            now,
-        );
-        conditions::set(
-            list,
-            conditions::STALLED,
-            false,
-            reason,
-            &message,
-            generation,
-            now,
-        );
+            stalled: false,
+        }
+        .set(list, reason, &message, generation, now);
     })
     .await
 }

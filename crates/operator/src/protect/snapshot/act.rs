@@ -141,26 +141,12 @@ pub(super) fn kstatus(
     message: &str,
     now: Timestamp,
 ) {
-    let list = &mut status.conditions;
-    conditions::set(list, conditions::READY, ready, reason, message, generation, now);
-    conditions::set(
-        list,
-        conditions::RECONCILING,
+    let all = conditions::Kstatus {
+        ready,
         reconciling,
-        reason,
-        message,
-        generation,
-        now,
-    );
-    conditions::set(
-        list,
-        conditions::STALLED,
         stalled,
-        reason,
-        message,
-        generation,
-        now,
-    );
+    };
+    all.set(&mut status.conditions, reason, message, generation, now);
 }
 
 async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {

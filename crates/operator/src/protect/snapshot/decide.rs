@@ -50,11 +50,9 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     match view.phase() {
         None => match facts.origin {
             Origin::Manual => Step::Begin(Origin::Manual),
-            Origin::Scheduled
-            | Origin::Discovered
-            | Origin::Adopted
-            | Origin::Replicated
-            | Origin::Unknown => {
+            // The catalog writes it right after it creates the object; if it could not, the next scan does.
+            Origin::Discovered => Step::Done { found_again: false },
+            Origin::Scheduled | Origin::Adopted | Origin::Replicated | Origin::Unknown => {
                 let age = view
                     .metadata
                     .creation_timestamp

@@ -76,7 +76,6 @@ fn a_persons_snapshot_begins_and_one_without_its_status_is_lost() {
         Origin::Adopted,
         Origin::Replicated,
         Origin::Unknown,
-        Origin::Discovered,
     ] {
         let lost = facts(origin, true, json!(null));
         assert!(
@@ -87,6 +86,17 @@ fn a_persons_snapshot_begins_and_one_without_its_status_is_lost() {
             matches!(decide(&lost, at(CREATED + 60)), Step::StatusLost),
             "{origin:?}"
         );
+    }
+}
+
+#[test]
+fn a_discovered_row_without_a_status_is_left_to_the_next_scan() {
+    for finalizer in [false, true] {
+        let row = facts(Origin::Discovered, finalizer, json!(null));
+        for age in [5, 3600] {
+            let step = decide(&row, at(CREATED + age));
+            assert!(matches!(step, Step::Done { found_again: false }), "{step:?}");
+        }
     }
 }
 

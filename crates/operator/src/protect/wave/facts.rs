@@ -5,6 +5,7 @@
 //!
 //! **Assumes.** The world is synced; a caller that is not sure of an absence passes what it is sure of.
 
+use super::justified;
 use crate::world::NamespaceKnown;
 use crate::world::keys::LaneKey;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
@@ -60,7 +61,7 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
             .map_or(Timestamp::MAX, |t| t.0),
         first_seen: around.first_seen,
         skip: view.annotation(names::SKIP_SNAPSHOT_CLEANUP).is_some(),
-        stamp: Stamp::parse(view.annotation(names::PRUNED_BY)),
+        stamp: stamp(view),
         pruned_at: view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok()),
         restamped: false,
         policy: policy(view),
@@ -81,6 +82,19 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
         attempts: deletion.map_or(0, |d| d.attempts),
         next_attempt_at: deletion.and_then(|d| d.next_attempt_at),
         document_bytes,
+    }
+}
+
+fn stamp(view: &SnapshotView) -> Stamp {
+    match Stamp::parse(view.annotation(names::PRUNED_BY)) {
+        Stamp::Retention if justified::is_void(view) => Stamp::Unjustified,
+        stamp @ (Stamp::None
+        | Stamp::Retention
+        | Stamp::Unjustified
+        | Stamp::FailedHistory
+        | Stamp::PolicyCascade
+        | Stamp::ReplacedRun
+        | Stamp::Unknown) => stamp,
     }
 }
 
@@ -141,6 +155,7 @@ pub fn batch_member(view: &SnapshotView) -> Option<BatchMember> {
             path: identity.source_path.clone(),
         },
         start_time: status.timing.as_ref().and_then(|t| t.start_time),
+        justified_by: None,
     })
 }
 

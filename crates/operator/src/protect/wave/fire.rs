@@ -6,6 +6,7 @@
 //!
 //! **Assumes.** The lock was held, and the Job it named looked for, before the plan was made.
 
+use super::justified;
 use super::lease::{self, Lock};
 use super::live::{self, Live};
 use super::member::{self, Written, few_at_once};
@@ -96,12 +97,21 @@ pub async fn fire(
         records::failed(ctx, observed, &repository, None, reason, &message, now).await?;
         return Ok(Next::After(SOON));
     }
+    let riders = justified::riders(ctx, key, &proof.observed, &proof.plan, &proof.batch.members);
+    justified::record(ctx, &riders.void).await?;
+    if riders.members.is_empty() {
+        return Ok(Next::After(super::CATCH_UP));
+    }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
     lease::write(ctx, lock, Some(&job), now).await?;
-    let claimed = claim(ctx, &proof, &repository, &job.name, now).await?;
+    let claimed = claim(ctx, &proof, &riders.members, &repository, &job.name, now).await?;
     let mut members: Vec<(BatchMember, Arc<SnapshotView>)> = claimed
         .into_iter()
-        .filter_map(|view| Some((facts::batch_member(&view)?, view)))
+        .filter_map(|view| {
+            let mut member = facts::batch_member(&view)?;
+            member.justified_by = riders.group.get(view.uid()).copied();
+            Some((member, view))
+        })
         .collect();
     if members.is_empty() {
         return Err(Error::Conflict);
@@ -124,6 +134,7 @@ pub async fn fire(
         &repository,
         &job,
         members.into_iter().map(|(member, _)| member).collect(),
+        riders.kept,
     );
     let created = match create(ctx, &mover).await {
         Ok(created) => created,
@@ -168,7 +179,7 @@ fn prove(
     batch: &Batch,
     now: Timestamp,
 ) -> Option<Proof> {
-    let observed = observe::lane(ctx, key, jobs, proven, live);
+    let observed = observe::lane(&ctx.world, &ctx.settings.namespace, key, jobs, proven, live);
     let plan = wave(&observed.lane, &settings(ctx), now);
     let batch = plan.confirm(batch)?;
     Some(Proof {
@@ -240,12 +251,13 @@ async fn missing(
 async fn claim(
     ctx: &Context,
     proof: &Proof,
+    members: &[String],
     repository: &RepositoryView,
     job: &str,
     now: Timestamp,
 ) -> Result<Vec<Arc<SnapshotView>>, Error> {
     let mut claims = Vec::new();
-    for uid in &proof.batch.members {
+    for uid in members {
         let (Some(view), Some(decision)) = (proof.observed.views.get(uid), proof.plan.decision(uid)) else {
             continue;
         };
@@ -287,7 +299,13 @@ async fn claim(
     Ok(claimed)
 }
 
-fn mover(ctx: &Context, repository: &RepositoryView, job: &ObjectKey, members: Vec<BatchMember>) -> Mover {
+fn mover(
+    ctx: &Context,
+    repository: &RepositoryView,
+    job: &ObjectKey,
+    members: Vec<BatchMember>,
+    kept: Vec<Vec<String>>,
+) -> Mover {
     let uids: Vec<&str> = members.iter().map(|m| m.uid.as_str()).collect();
     let unique_id = repository.unique_id().unwrap_or_default();
     let annotations = BTreeMap::from([
@@ -313,7 +331,7 @@ fn mover(ctx: &Context, repository: &RepositoryView, job: &ObjectKey, members: V
             version: holdfast_protocol::VERSION,
             cluster: ctx.cluster.clone(),
             repository: access(repository),
-            operation: Operation::DeleteBatch { members },
+            operation: Operation::DeleteBatch { members, kept },
             results: None,
         },
         image: ctx.settings.mover_image.clone(),

@@ -5,14 +5,18 @@
 
 use crate::jobs::outcome::Read;
 use holdfast_protocol::letters::Letter;
-use holdfast_protocol::outcome::FailureClass;
-use jiff::{SignedDuration, Timestamp};
+use holdfast_protocol::outcome::{FailureClass, OperationResult};
 
 /// What a Job's end means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// One result for each member, in the Job's order.
-    Members(Vec<MemberResult>),
+    /// The mover answered for the members.
+    Members {
+        /// One result for each member, in the Job's order.
+        results: Vec<MemberResult>,
+        /// Kept ids that it did not find, cut.
+        missing: Vec<String>,
+    },
     /// It could not start or connect, or left no answer.
     Repository {
         /// The word for condition and event.
@@ -76,15 +80,21 @@ pub fn judge(members: usize, unique_id: &str, read: &Read) -> Verdict {
             message: failure.message.clone(),
         };
     }
-    Verdict::Members(
-        letters
-            .into_iter()
-            .map(|letter| MemberResult {
-                letter,
-                why: why(letter, said.as_deref()),
-            })
-            .collect(),
-    )
+    let results = letters
+        .into_iter()
+        .map(|letter| MemberResult {
+            letter,
+            why: why(letter, said.as_deref()),
+        })
+        .collect();
+    let missing = match &outcome.result {
+        OperationResult::Batch { missing, letters: _ } => missing.clone(),
+        OperationResult::None
+        | OperationResult::Bootstrapped { .. }
+        | OperationResult::BackedUp { .. }
+        | OperationResult::Listed { .. } => Vec::new(),
+    };
+    Verdict::Members { results, missing }
 }
 
 fn is_of_repository(class: FailureClass) -> bool {
@@ -103,9 +113,12 @@ fn is_of_repository(class: FailureClass) -> bool {
 fn is_for_want_of_repository(letter: Letter) -> bool {
     match letter {
         Letter::Failed | Letter::RepositoryReplaced => true,
-        Letter::Deleted | Letter::Absent | Letter::StillThere | Letter::Mismatch | Letter::OtherCluster => {
-            false
-        }
+        Letter::Deleted
+        | Letter::Absent
+        | Letter::StillThere
+        | Letter::Mismatch
+        | Letter::OtherCluster
+        | Letter::Unjustified => false,
     }
 }
 
@@ -118,31 +131,9 @@ fn why(letter: Letter, said: Option<&str>) -> String {
         Letter::StillThere => "The deletion seemed to work, but the snapshot is still listed afterwards.".to_owned(),
         Letter::Mismatch => "The listed snapshot has another source or start time than this object records, so it was not touched. If this object is wrong, put the annotation skip-snapshot-cleanup on it.".to_owned(),
         Letter::RepositoryReplaced => "The repository is another one than the one that was recorded; nothing was touched.".to_owned(),
+        Letter::Unjustified => "It was pruned in favour of snapshots that are not all in the repository, so it was not touched; tried again with what is kept now.".to_owned(),
         Letter::OtherCluster => "The snapshot carries the tag of another cluster, so it was not touched. To let this object go, put the annotation skip-snapshot-cleanup on it.".to_owned(),
     }
-}
-
-/// When a member may be tried again after this many failed attempts: 1 minute doubling to 1 hour.
-#[must_use]
-pub fn member_backoff(attempts: u32, now: Timestamp) -> Timestamp {
-    backoff(attempts, 60, 3600, now)
-}
-
-/// When a repository may be tried again after this many failures in a row: 15 seconds doubling to 10 minutes.
-#[must_use]
-pub fn repository_backoff(failures: u32, now: Timestamp) -> Timestamp {
-    backoff(failures, 15, 600, now)
-}
-
-fn backoff(count: u32, first: i64, most: i64, now: Timestamp) -> Timestamp {
-    let seconds = first
-        .saturating_mul(1 << count.saturating_sub(1).min(20))
-        .min(most);
-    let at = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(Timestamp::MAX);
-    // The API keeps what is written; whole seconds read better.
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ fn read(unique_id: &str, letters: Option<&str>, class: Option<FailureClass>) -> 
                 message: "disk full".to_owned(),
             }),
             result: letters.map_or(OperationResult::None, |letters| OperationResult::Batch {
+                missing: Vec::new(),
                 letters: letters.to_owned(),
             }),
         }),
@@ -20,14 +21,14 @@ fn read(unique_id: &str, letters: Option<&str>, class: Option<FailureClass>) -> 
 
 fn letters(verdict: &Verdict) -> Vec<Letter> {
     match verdict {
-        Verdict::Members(results) => results.iter().map(|r| r.letter).collect(),
+        Verdict::Members { results, .. } => results.iter().map(|r| r.letter).collect(),
         Verdict::Repository { .. } => Vec::new(),
     }
 }
 
 fn is_repository(verdict: &Verdict, word: &str) -> bool {
     match verdict {
-        Verdict::Members(_) => false,
+        Verdict::Members { .. } => false,
         Verdict::Repository { reason, .. } => reason == word,
     }
 }
@@ -43,7 +44,7 @@ fn each_member_has_its_own_result() {
         letters(&verdict),
         vec![Letter::Deleted, Letter::Failed, Letter::Absent]
     );
-    let Verdict::Members(results) = verdict else {
+    let Verdict::Members { results, .. } = verdict else {
         unreachable!()
     };
     assert_eq!(results[1].why, "disk full");
@@ -90,16 +91,4 @@ fn a_repository_that_cannot_be_written_counts_against_no_member() {
         &read("id", Some("FF"), Some(FailureClass::OperationFailed)),
     );
     assert_eq!(letters(&its_own).len(), 2);
-}
-
-#[test]
-fn backoff_doubles_up_to_its_end() {
-    let now = Timestamp::from_second(1_000).unwrap();
-    let after = |n| member_backoff(n, now).as_second() - 1_000;
-    assert_eq!(
-        [after(1), after(2), after(3), after(7), after(60)],
-        [60, 120, 240, 3600, 3600]
-    );
-    assert_eq!(repository_backoff(1, now).as_second(), 1_015);
-    assert_eq!(repository_backoff(99, now).as_second(), 1_600);
 }

@@ -10,9 +10,9 @@ use super::facts;
 use super::observe::Observed;
 use super::proven::Proven;
 use crate::context::{Context, Error};
-use crate::world::NamespaceKnown;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
+use crate::world::{NamespaceKnown, World};
 use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule};
 use holdfast_core::deletion::{Batch, Owner};
 use k8s_openapi::api::core::v1::Namespace;
@@ -36,7 +36,7 @@ pub struct Live {
 impl Live {
     /// The schedule that owns a Snapshot.
     #[must_use]
-    pub fn owner(&self, ctx: &Context, proven: &Proven, view: &SnapshotView) -> Owner {
+    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> Owner {
         let Some((uid, name)) = view.schedule_owner() else {
             return facts::owner(None, None);
         };
@@ -44,7 +44,7 @@ impl Live {
         match self.schedules.get(&key) {
             Some(read) => facts::owner(Some(uid), read.as_ref()),
             None => {
-                let known = ctx.world.schedule(&key);
+                let known = world.schedule(&key);
                 let found = known.as_ref().map(|s| &s.metadata);
                 facts::owner(Some(uid), found.or_else(|| proven.schedules.get(&key)))
             }
@@ -53,10 +53,10 @@ impl Live {
 
     /// A namespace.
     #[must_use]
-    pub fn namespace(&self, ctx: &Context, name: &str) -> NamespaceKnown {
+    pub fn namespace(&self, world: &World, name: &str) -> NamespaceKnown {
         match self.namespaces.get(name) {
             Some(read) => *read,
-            None => ctx.world.namespace(name),
+            None => world.namespace(name),
         }
     }
 }

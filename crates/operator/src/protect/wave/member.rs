@@ -12,7 +12,7 @@ use futures::StreamExt;
 use futures::stream;
 use holdfast_api::conditions;
 use holdfast_api::snapshot::{DeletionStatus, SnapshotPhase};
-use holdfast_core::deletion::{DeleteReason, HeldChange};
+use holdfast_core::deletion::{DeleteReason, HeldChange, RetainReason};
 use holdfast_protocol::letters::Letter;
 use jiff::Timestamp;
 use kube::api::Api;
@@ -258,6 +258,34 @@ pub fn failed(view: &SnapshotView, outcome: &str, why: &str, next: Timestamp) ->
     deletion.attempts = deletion.attempts.saturating_add(1);
     deletion.last_error = Some(why.to_owned());
     deletion.next_attempt_at = Some(next);
+    status
+}
+
+/// Pruned, but what retention kept instead vanished: never tried again.
+#[must_use]
+pub fn void(view: &SnapshotView, why: &str) -> SnapshotStatusView {
+    let mut status = status_of(view);
+    let deletion = status.deletion.get_or_insert_default();
+    deletion.job = None;
+    deletion.outcome = Some(RetainReason::Unjustified.reason().to_owned());
+    deletion.last_error = Some(why.to_owned());
+    deletion.next_attempt_at = None;
+    status
+}
+
+/// A live Snapshot whose snapshot is not in the repository.
+#[must_use]
+pub fn vanished(view: &SnapshotView, message: &str, now: Timestamp) -> SnapshotStatusView {
+    let mut status = status_of(view);
+    conditions::set(
+        &mut status.conditions,
+        conditions::VANISHED,
+        true,
+        "NotListed",
+        message,
+        view.metadata.generation,
+        now,
+    );
     status
 }
 

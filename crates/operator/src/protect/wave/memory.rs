@@ -1,5 +1,5 @@
 //! The day's memory of what was deleted: one ConfigMap for each batch in the operator's namespace
-//! (`docs/design.md` 3.6). Nothing is decided from it yet; a second look will.
+//! (`docs/design.md` 3.6). The catalog makes no row of what is in it and may just have been deleted.
 //!
 //! **Promises.** It is written before the Job is created, and kept for 24 hours.
 
@@ -16,10 +16,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How long it is kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
+/// Longer than a batch takes (10 min and 1 s for each of 200 members).
+const LONGEST: SignedDuration = SignedDuration::from_mins(20);
 
 /// Writes the memory of one batch, and drops what is older than a day.
 ///
@@ -89,6 +92,36 @@ fn data(
         "writtenAt": now.to_string(),
         "members": Value::from(rows).to_string(),
     })
+}
+
+/// Ids that a batch on this physical repository may have deleted since `since`.
+///
+/// # Errors
+/// [`Error`].
+pub async fn touched(ctx: &Context, unique_id: &str, since: Timestamp) -> Result<HashSet<String>, Error> {
+    let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &ctx.settings.namespace);
+    let ours = ListParams::default().labels(names::BATCH_MEMORY_LABEL);
+    let mut ids = HashSet::new();
+    for map in api.list(&ours).await?.items {
+        ids.extend(recent(&map, unique_id, since));
+    }
+    Ok(ids)
+}
+
+fn recent(map: &ConfigMap, unique_id: &str, since: Timestamp) -> Vec<String> {
+    let of = |key: &str| map.data.as_ref().and_then(|d| d.get(key)).map(String::as_str);
+    let written: Option<Timestamp> = of("writtenAt").and_then(|t| t.parse().ok());
+    let old = written.is_some_and(|at| at < since.saturating_sub(LONGEST).unwrap_or(since));
+    if of("uniqueId") != Some(unique_id) || old {
+        return Vec::new();
+    }
+    let members: Vec<Value> = of("members")
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    members
+        .iter()
+        .filter_map(|m| Some(m.get("snapshot")?.as_str()?.to_owned()))
+        .collect()
 }
 
 async fn forget(ctx: &Context, now: Timestamp) -> Result<(), Error> {

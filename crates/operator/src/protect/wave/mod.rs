@@ -9,11 +9,14 @@
 //! **Assumes.** The queue never runs two passes over one lane at once. Every write asks the leadership first.
 //!
 //! Where to look: [`observe`], [`proven`] and [`facts`] gather, [`records`], [`mark`] and [`release`] are steps 1, 2 and 4,
-//! [`fire`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock.
+//! [`fire`], [`justified`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
+//! [`foresee`] is for those who ask what a pass would decide.
 
 mod facts;
 mod fire;
+pub mod foresee;
 mod judge;
+mod justified;
 mod lease;
 mod live;
 mod mark;
@@ -26,6 +29,8 @@ mod release;
 mod settle;
 #[cfg(test)]
 mod tests;
+
+pub use memory::touched;
 
 use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
@@ -64,7 +69,8 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
     let proven = proven::prove(ctx, &pending).await?;
-    let mut observed = observe::lane(ctx, key, &jobs, &proven, &Live::default());
+    let (world, home) = (&ctx.world, &ctx.settings.namespace);
+    let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs
         .iter()
         // Of another lane's object (it is gone): that lane settles it, this one only waits.
@@ -81,6 +87,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let plan = wave(&observed.lane, &settings(ctx), now);
     records::before(ctx, &mut observed, &plan).await?;
     refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    records::kept(ctx, &mut observed, &plan, now).await?;
     refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     match (plan.withdraw, &plan.fire, &lock) {
@@ -111,7 +118,14 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(ctx, key, &[], &proven::Proven::default(), &Live::default());
+    let observed = observe::lane(
+        &ctx.world,
+        &ctx.settings.namespace,
+        key,
+        &[],
+        &proven::Proven::default(),
+        &Live::default(),
+    );
     wave(&observed.lane, &settings(ctx), now)
 }
 

@@ -15,7 +15,7 @@ use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
-use crate::world::{Pending, ResolvedTo};
+use crate::world::{Pending, ResolvedTo, World};
 use holdfast_api::names;
 use holdfast_core::deletion::{Cache, Lane, LiveBatch, MemberFacts, OwnMover, Resolution, Sharing};
 use jiff::Timestamp;
@@ -166,16 +166,22 @@ fn belongs(ctx: &Context, key: &LaneKey, job: &JobView) -> bool {
     by_object || by_id
 }
 
-/// Puts a lane together. What `live` has read takes the place of what the world says.
+/// Puts a lane together. What `live` has read takes the place of what the world says. `home` is the operator's
+/// namespace.
 #[must_use]
-pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, live: &Live) -> Observed {
-    let (done, pending): (Vec<Pending>, Vec<Pending>) = ctx
-        .world
+pub fn lane(
+    world: &World,
+    home: &str,
+    key: &LaneKey,
+    jobs: &[BatchJob],
+    proven: &Proven,
+    live: &Live,
+) -> Observed {
+    let (done, pending): (Vec<Pending>, Vec<Pending>) = world
         .pending(key)
         .into_iter()
         .partition(|p| member::is_confirmed(&p.snapshot) && !rides(jobs, p.snapshot.uid()));
-    let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = ctx
-        .world
+    let mut repositories: BTreeMap<RepositoryKey, Arc<RepositoryView>> = world
         .repositories_of(key)
         .into_iter()
         .map(|view| (view.key.clone(), view))
@@ -188,7 +194,8 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         }
     }
     let gather = Gather {
-        ctx,
+        world,
+        home,
         key,
         proven,
         live,
@@ -199,7 +206,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         .enumerate()
         .map(|(n, m)| (m.uid.clone(), n))
         .collect();
-    let unplaced = ctx.world.unplaced(key).iter().map(|p| gather.member(p)).collect();
+    let unplaced = world.unplaced(key).iter().map(|p| gather.member(p)).collect();
     let lane = Lane {
         repositories: repositories
             .values()
@@ -208,7 +215,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         members,
         unplaced,
         live: live_batch(jobs),
-        cache: if ctx.world.is_synced() {
+        cache: if world.is_synced() {
             Cache::Synced
         } else {
             Cache::Cold
@@ -217,7 +224,7 @@ pub fn lane(ctx: &Context, key: &LaneKey, jobs: &[BatchJob], proven: &Proven, li
         api_going_away: proven.api_going_away,
         live_jobs_in_cluster: live
             .jobs_in_cluster
-            .unwrap_or_else(|| u32::try_from(ctx.world.live_batches()).unwrap_or(u32::MAX)),
+            .unwrap_or_else(|| u32::try_from(world.live_batches()).unwrap_or(u32::MAX)),
     };
     let views = pending
         .into_iter()
@@ -255,7 +262,8 @@ fn live_batch(jobs: &[BatchJob]) -> Option<LiveBatch> {
 }
 
 struct Gather<'a> {
-    ctx: &'a Context,
+    world: &'a World,
+    home: &'a str,
     key: &'a LaneKey,
     proven: &'a Proven,
     live: &'a Live,
@@ -265,10 +273,10 @@ impl Gather<'_> {
     fn member(&self, pending: &Pending) -> MemberFacts {
         let view = &pending.snapshot;
         let own = view.key();
-        let world = &self.ctx.world;
+        let world = self.world;
         let repository = self.resolution(view);
         let place = match &repository {
-            Resolution::Resolved(key) => key.namespace().unwrap_or(&self.ctx.settings.namespace),
+            Resolution::Resolved(key) => key.namespace().unwrap_or(self.home),
             Resolution::Gone | Resolution::Unreadable => "",
         };
         let sharing = match view
@@ -280,18 +288,18 @@ impl Gather<'_> {
         };
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(self.ctx, self.proven, view),
-            namespace: facts::namespace(self.live.namespace(self.ctx, &own.namespace)),
+            owner: self.live.owner(world, self.proven, view),
+            namespace: facts::namespace(self.live.namespace(world, &own.namespace)),
             sharing,
             mover: self.mover(view),
-            place: facts::place(place, self.live.namespace(self.ctx, place)),
+            place: facts::place(place, self.live.namespace(world, place)),
             repository,
         };
         facts::member(view, around)
     }
 
     fn resolution(&self, view: &SnapshotView) -> Resolution {
-        match self.ctx.world.resolve(view) {
+        match self.world.resolve(view) {
             ResolvedTo::Repository(key) => match facts::elsewhere(view, self.key) {
                 // The object is there, and connected to another repository than the one its snapshot is in: an id
                 // that is absent here proves nothing. As a key that is not of this lane it waits, by rule 8.
@@ -317,8 +325,8 @@ impl Gather<'_> {
     }
 
     fn mover(&self, view: &SnapshotView) -> OwnMover {
-        let mut jobs = self.ctx.world.jobs_of(view.uid());
-        let missing = missing_job(self.ctx, view);
+        let mut jobs = self.world.jobs_of(view.uid());
+        let missing = missing_job(self.world, view);
         if let Some(found) = missing.as_ref().and_then(|j| self.proven.present_jobs.get(j)) {
             jobs.push(Arc::clone(found));
         }

@@ -6,7 +6,7 @@
 use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, SnapshotView};
-use crate::world::{Pending, ResolvedTo};
+use crate::world::{Pending, ResolvedTo, World};
 use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -64,7 +64,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
                 schedules.insert(key);
             }
         }
-        if let Some(job) = missing_job(ctx, snapshot) {
+        if let Some(job) = missing_job(&ctx.world, snapshot) {
             let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &job.namespace);
             match api
                 .get_opt(&job.name)
@@ -102,9 +102,9 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
 }
 
 /// The backup Job that a Snapshot without an id names and the world does not have.
-pub fn missing_job(ctx: &Context, snapshot: &SnapshotView) -> Option<ObjectKey> {
+pub fn missing_job(world: &World, snapshot: &SnapshotView) -> Option<ObjectKey> {
     let named = snapshot.status.as_ref()?.job.as_ref()?;
-    if snapshot.snapshot_id().is_some() || !ctx.world.jobs_of(snapshot.uid()).is_empty() {
+    if snapshot.snapshot_id().is_some() || !world.jobs_of(snapshot.uid()).is_empty() {
         return None;
     }
     Some(ObjectKey::new(snapshot.key().namespace, &named.name))
@@ -137,7 +137,7 @@ async fn api_going_away(ctx: &Context) -> Result<bool, Error> {
 #[must_use]
 pub fn own_jobs(ctx: &Context, proven: &Proven, view: &SnapshotView) -> Vec<Arc<JobView>> {
     let mut jobs = ctx.world.jobs_of(view.uid());
-    if let Some(found) = missing_job(ctx, view).and_then(|j| proven.present_jobs.get(&j)) {
+    if let Some(found) = missing_job(&ctx.world, view).and_then(|j| proven.present_jobs.get(&j)) {
         jobs.push(Arc::clone(found));
     }
     jobs.retain(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP));

@@ -108,6 +108,18 @@ impl Going {
                 Some((EventType::Warning, "SnapshotRetainedOnPolicyDelete", message())),
                 Some(DeletionOutcome::PolicyCascadeRetained),
             ),
+            Verdict::Retain(RetainReason::Unjustified) => {
+                let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+                let why = deletion.and_then(|d| d.last_error.as_deref()).unwrap_or_default();
+                (
+                    Some((
+                        EventType::Warning,
+                        "SnapshotPruneVoid",
+                        format!("{} {why}", message()),
+                    )),
+                    Some(DeletionOutcome::Retained),
+                )
+            }
             Verdict::Retain(
                 RetainReason::Policy | RetainReason::ReplacedRun | RetainReason::SharedSnapshot,
             ) => (None, Some(DeletionOutcome::Retained)),

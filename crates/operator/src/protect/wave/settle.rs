@@ -10,6 +10,7 @@
 //! - the Job is deleted with its UID as a precondition, and the lock names it until then.
 
 use super::judge::{self, MemberResult, Verdict};
+use super::justified;
 use super::lease::{self, Lock};
 use super::member::{self, Written, few_at_once};
 use super::observe::{BatchJob, Observed};
@@ -19,6 +20,7 @@ use crate::jobs::outcome;
 use crate::runtime::metrics::{BatchOutcome, DeletionOutcome, MemberOutcome};
 use crate::runtime::write;
 use crate::world::views::{JobView, SnapshotView};
+use holdfast_core::backoff;
 use holdfast_core::deletion::Withdraw;
 use holdfast_core::deletion::messages;
 use jiff::Timestamp;
@@ -52,11 +54,11 @@ pub async fn settle(
             not_for_members(ctx, observed, ended, &reason, &message, now).await?;
             false
         }
-        Verdict::Members(results) => {
+        Verdict::Members { results, missing } => {
             if let Some(repository) = observed.repositories.get(&ended.repository) {
                 records::worked(ctx, repository, now).await?;
             }
-            each(ctx, observed, ended, &results, now).await?;
+            each(ctx, observed, ended, &results, &missing, now).await?;
             results.iter().all(|r| r.letter.confirms())
         }
     };
@@ -136,9 +138,16 @@ async fn each(
     observed: &Observed,
     ended: &BatchJob,
     results: &[MemberResult],
+    missing: &[String],
     now: Timestamp,
 ) -> Result<(), Error> {
     let job = ended.job.key().name;
+    let unjustified = members(observed, ended).filter_map(|(n, view)| {
+        let result = results.get(n)?;
+        justified::is_unjustified(result.letter).then_some(view)
+    });
+    // Before anything is said about the prunes: what vanished must not count when they are judged again.
+    let void = justified::vanish(ctx, ended, unjustified, missing, now).await?;
     let mut released = Vec::new();
     let mut work = Vec::new();
     for (n, view) in members(observed, ended) {
@@ -148,7 +157,7 @@ async fn each(
         if result.letter.confirms() {
             released.push(Arc::clone(view));
         }
-        work.push(one(ctx, view, &job, result, now));
+        work.push(one(ctx, view, &job, result, void.get(view.uid()), now));
     }
     let mut conflict = false;
     for done in few_at_once(work).await {
@@ -171,6 +180,7 @@ async fn one(
     view: &SnapshotView,
     job: &str,
     result: &MemberResult,
+    void: Option<&String>,
     now: Timestamp,
 ) -> Result<(), Error> {
     let word = result.letter.reason();
@@ -191,13 +201,18 @@ async fn one(
         // Recorded before a crash: counting it again would lengthen its backoff.
         return Ok(());
     }
+    if let Some(why) = void {
+        recorded(member::write(ctx, view, &member::void(view, why)).await?)?;
+        ctx.metrics.batch_members(MemberOutcome::Failed, 1);
+        return Ok(());
+    }
     let attempts = view
         .status
         .as_ref()
         .and_then(|s| s.deletion.as_ref())
         .map_or(0, |d| d.attempts)
         .saturating_add(1);
-    let next = judge::member_backoff(attempts, now);
+    let next = backoff::MEMBER.next(attempts, now);
     let status = member::failed(view, word, &result.why, next);
     recorded(member::write(ctx, view, &status).await?)?;
     ctx.metrics.deletion_failed(&namespace);

@@ -5,7 +5,7 @@
 //! said beforehand, by snapshot id or by run.
 
 use holdfast_protocol::WORK_ANNOTATION;
-use holdfast_protocol::work::{Operation, WorkDocument};
+use holdfast_protocol::work::{Operation, WorkDocument, cut};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,7 @@ impl Model {
     pub fn work(&mut self, job: &Value, trouble: Option<Trouble>) -> Left {
         let text = &job["spec"]["template"]["metadata"]["annotations"][WORK_ANNOTATION];
         let document: WorkDocument = serde_json::from_str(text.as_str().unwrap()).unwrap();
-        let Operation::DeleteBatch { members } = document.operation else {
+        let Operation::DeleteBatch { members, kept } = document.operation else {
             unreachable!("only deletions are modelled");
         };
         let unique_id = document.repository.unique_id.unwrap();
@@ -86,8 +86,25 @@ impl Model {
             Some(Trouble::MessageLost) | None => members.len(),
         };
         let mut letters = String::new();
+        // As the mover does: a prune is carried out only if what retention kept is in the same listing.
+        let listed: Vec<String> = self
+            .stores
+            .get(&unique_id)
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect();
+        let is_listed = |id: &String| listed.iter().any(|known| cut(known) == id);
         for member in members.iter().take(upto) {
-            letters.push(self.delete(&unique_id, &member.snapshot_id));
+            let justified = member.justified_by.is_none_or(|group| {
+                kept.get(group as usize)
+                    .is_some_and(|ids| ids.iter().all(is_listed))
+            });
+            letters.push(if justified {
+                self.delete(&unique_id, &member.snapshot_id)
+            } else {
+                'V'
+            });
         }
         if trouble.is_some() {
             return none;

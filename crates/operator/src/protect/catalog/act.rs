@@ -1,0 +1,293 @@
+//! Carrying out a plan: rows are made, completed and removed a few at a time.
+//!
+//! **Promises.** CREATE only; a row's status follows at once, against the version that was made. A row is removed
+//! only as the object that was judged. A row that cannot be written keeps no other from being written.
+
+use super::due::{self, Request, Settled};
+use super::plan::{Plan, Scan, plan};
+use super::row;
+use crate::context::{Context, Error};
+use crate::protect::repository::patch_status;
+use crate::protect::snapshot::allows;
+use crate::protect::wave::touched;
+use crate::runtime::diff;
+use crate::runtime::write::{self, WriteError};
+use crate::world::NamespaceKnown;
+use crate::world::keys::{ObjectKey, RepositoryKey};
+use crate::world::views::{RepositoryView, SnapshotView};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream;
+use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, names};
+use holdfast_protocol::chunks::ListedSnapshot;
+use jiff::Timestamp;
+use kube::api::{Api, PostParams, PropagationPolicy};
+use std::sync::Arc;
+
+/// Rows written at once.
+const AT_ONCE: usize = 8;
+/// How often progress is recorded, in rows.
+const TOLD_EVERY: usize = 500;
+/// After this many failures the rest is left to the next scan: it is not about single rows.
+const MOST_FAILURES: usize = 50;
+/// How often a record is tried when others write to the same status.
+const ATTEMPTS: usize = 10;
+
+/// A whole listing: rows are brought in line with it, and the scan is recorded.
+///
+/// # Errors
+/// [`Error`]: the scan is void then and will be repeated.
+pub async fn arrived(
+    ctx: &Context,
+    view: &RepositoryView,
+    began: Timestamp,
+    request: &Request,
+    listing: &[ListedSnapshot],
+) -> Result<(), Error> {
+    let unique_id = view.unique_id().unwrap_or_default();
+    let touched = touched(ctx, unique_id, began).await?;
+    let snapshots = ctx.world.all_snapshots();
+    let scan = Scan {
+        repository: view,
+        unique_id,
+        began,
+        listing,
+        snapshots: &snapshots,
+        touched: &touched,
+    };
+    let plan = plan(&scan, |listed| place(ctx, view, listed));
+    let done = carry_out(ctx, view, &plan).await?;
+    if plan.unplaced > 0 && view.allowed.is_some() {
+        let note = format!(
+            "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
+            plan.unplaced
+        );
+        ctx.warn_repository(view, "DiscoveredSnapshotUnplaced", &note, "PlaceSnapshot")
+            .await;
+    }
+    let settled = Settled {
+        discovered: plan.kept + done.made + done.not_removed,
+        trouble: done.trouble(),
+        again: plan.uncertain > 0,
+    };
+    let total = listing
+        .iter()
+        .filter_map(|r| r.size_bytes)
+        .fold(0u64, u64::saturating_add);
+    record(ctx, view, |status| {
+        let now = ctx.clock.now();
+        status.storage_stats = Some(StorageStats {
+            snapshot_count: i64::try_from(listing.len()).ok(),
+            total_size: i64::try_from(total).ok(),
+            last_observed_at: Some(now),
+        });
+        let catalog = status.catalog.take().unwrap_or_default();
+        status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
+    })
+    .await
+}
+
+/// A scan without a whole listing: recorded, and nothing else changes.
+///
+/// # Errors
+/// [`Error`].
+pub async fn void(ctx: &Context, view: &RepositoryView, request: &Request, why: &str) -> Result<(), Error> {
+    record(ctx, view, |status| {
+        let catalog = status.catalog.take().unwrap_or_default();
+        let outcome = Err(why.to_owned());
+        status.catalog = Some(due::ended(catalog, request, &outcome, ctx.clock.now()));
+    })
+    .await
+}
+
+/// The namespace in which a snapshot is seen: the Repository's own; of a ClusterRepository the one that its
+/// hostname names, if it is there and allowed.
+fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Option<String> {
+    let name = match &view.key {
+        RepositoryKey::Repository { namespace, .. } => namespace,
+        RepositoryKey::ClusterRepository { .. } => &listed.source.hostname,
+    };
+    match ctx.world.namespace(name) {
+        NamespaceKnown::Live => {}
+        NamespaceKnown::Terminating | NamespaceKnown::Absent => return None,
+    }
+    let allowed = view.allowed.as_ref().is_none_or(|allowed| {
+        let labels = ctx.world.namespace_view(name).map(|n| n.labels);
+        allows(allowed, name, &labels.unwrap_or_default())
+    });
+    allowed.then(|| name.clone())
+}
+
+/// What became of the rows of a plan.
+#[derive(Debug, Default)]
+struct Done {
+    made: usize,
+    not_removed: usize,
+    failures: usize,
+    left: usize,
+    first: Option<String>,
+}
+
+impl Done {
+    fn trouble(&self) -> Option<String> {
+        let first = self.first.as_ref()?;
+        Some(format!(
+            "{} rows could not be written and {} were not tried; it is tried again. The first: {first}",
+            self.failures, self.left
+        ))
+    }
+}
+
+/// What became of one row.
+enum Did {
+    Made,
+    Removed,
+}
+
+async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
+    let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
+    for row in &plan.remove {
+        work.push(Box::pin(remove(ctx, row)));
+    }
+    for (row, listed) in &plan.complete {
+        work.push(Box::pin(complete(ctx, view, row, listed)));
+    }
+    for (key, listed) in &plan.create {
+        work.push(Box::pin(create(ctx, view, key, listed)));
+    }
+    let of = work.len();
+    let mut done = Done {
+        not_removed: plan.remove.len(),
+        ..Done::default()
+    };
+    let mut ended = 0;
+    let mut running = stream::iter(work).buffer_unordered(AT_ONCE);
+    while let Some(one) = running.next().await {
+        ended += 1;
+        match one {
+            Ok(Did::Made) => done.made += 1,
+            Ok(Did::Removed) => done.not_removed -= 1,
+            Err(Error::NotLeader) => return Err(Error::NotLeader),
+            Err(error) => {
+                done.failures += 1;
+                done.first.get_or_insert_with(|| error.to_string());
+            }
+        }
+        if done.failures >= MOST_FAILURES {
+            break;
+        }
+        if of > TOLD_EVERY && ended % TOLD_EVERY == 0 {
+            let progress = ScanProgress {
+                done: i64::try_from(ended).unwrap_or(i64::MAX),
+                of: i64::try_from(of).unwrap_or(i64::MAX),
+            };
+            record(ctx, view, |status| {
+                status.catalog.get_or_insert_default().progress = Some(progress.clone());
+            })
+            .await?;
+        }
+    }
+    done.left = of - ended;
+    Ok(done)
+}
+
+async fn create(
+    ctx: &Context,
+    view: &RepositoryView,
+    key: &ObjectKey,
+    listed: &ListedSnapshot,
+) -> Result<Did, Error> {
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    ctx.leadership.guard()?;
+    let made = match api.create(&params, &row::object(view, key, listed)).await {
+        Ok(made) => made,
+        // Made a moment ago and not seen yet; without a status it is the next scan's.
+        Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Made),
+        Err(error) => return Err(error.into()),
+    };
+    let version = made.metadata.resource_version.unwrap_or_default();
+    write_status(ctx, view, key, &version, made.metadata.generation, listed).await?;
+    Ok(Did::Made)
+}
+
+async fn complete(
+    ctx: &Context,
+    view: &RepositoryView,
+    row: &SnapshotView,
+    listed: &ListedSnapshot,
+) -> Result<Did, Error> {
+    let version = row.metadata.resource_version.clone().unwrap_or_default();
+    write_status(ctx, view, &row.key(), &version, row.metadata.generation, listed).await?;
+    Ok(Did::Made)
+}
+
+async fn write_status(
+    ctx: &Context,
+    view: &RepositoryView,
+    key: &ObjectKey,
+    version: &str,
+    generation: Option<i64>,
+    listed: &ListedSnapshot,
+) -> Result<(), Error> {
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let status = row::status(view, listed, &ctx.cluster, generation, ctx.clock.now());
+    ctx.leadership.guard()?;
+    match write::patch_status(&api, &key.name, version, status).await {
+        // Removed in between: it is made again by the next scan.
+        Ok(_) | Err(WriteError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn remove(ctx: &Context, row: &Arc<SnapshotView>) -> Result<Did, Error> {
+    let key = row.key();
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    ctx.leadership.guard()?;
+    let version = row.metadata.resource_version.as_deref();
+    write::delete(&api, &key.name, row.uid(), version, PropagationPolicy::Background).await?;
+    Ok(Did::Removed)
+}
+
+/// Writes a repository's status as it is now, because the breaker writes to it while rows are made.
+async fn record(
+    ctx: &Context,
+    view: &RepositoryView,
+    change: impl Fn(&mut RepositoryStatus),
+) -> Result<(), Error> {
+    for _ in 0..ATTEMPTS {
+        let Some(now) = read(ctx, &view.key).await?.filter(|now| now.uid() == view.uid()) else {
+            return Ok(());
+        };
+        let mut status = now.status.clone();
+        change(&mut status);
+        let Some(patch) = diff::merge_patch(&now.status, &status) else {
+            return Ok(());
+        };
+        ctx.leadership.guard()?;
+        let version = now.metadata.resource_version.clone().unwrap_or_default();
+        match patch_status(ctx, &view.key, &version, patch).await {
+            Err(Error::Conflict) => {}
+            other => return other,
+        }
+    }
+    Err(Error::Conflict)
+}
+
+async fn read(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
+    let client = ctx.client.clone();
+    Ok(match key {
+        RepositoryKey::Repository { namespace, name } => {
+            let api: Api<Repository> = Api::namespaced(client, namespace);
+            api.get_opt(name).await?.map(RepositoryView::namespaced)
+        }
+        RepositoryKey::ClusterRepository { name } => {
+            let api: Api<ClusterRepository> = Api::all(client);
+            api.get_opt(name).await?.map(RepositoryView::cluster)
+        }
+    })
+}

@@ -1,0 +1,190 @@
+//! Which rows a listing asks for: pure.
+//!
+//! **Promises.** A row is made only for a listed snapshot that no Snapshot object records and that no run whose
+//! result is unread may still record. A row is removed only on the proof of this one listing: it was there before
+//! the listing began, is of the same object and the same physical repository, and its snapshot is not listed or is
+//! recorded by a live object. Nothing here touches data.
+//!
+//! **Assumes.** The listing is whole. Snapshots that the day's delete Jobs may have deleted meanwhile are named.
+
+use super::row;
+use crate::world::keys::ObjectKey;
+use crate::world::views::{RepositoryView, SnapshotView};
+use holdfast_api::names;
+use holdfast_api::shared::Origin;
+use holdfast_api::snapshot::SnapshotPhase;
+use holdfast_protocol::chunks::ListedSnapshot;
+use jiff::Timestamp;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What is known when a listing has arrived.
+pub struct Scan<'a> {
+    /// The repository object.
+    pub repository: &'a RepositoryView,
+    /// Its unique id.
+    pub unique_id: &'a str,
+    /// When the listing Job was created.
+    pub began: Timestamp,
+    /// The listing.
+    pub listing: &'a [ListedSnapshot],
+    /// Every Snapshot object of the cluster.
+    pub snapshots: &'a [Arc<SnapshotView>],
+    /// Ids that a delete Job may have deleted since the listing was made.
+    pub touched: &'a HashSet<String>,
+}
+
+/// What to do with the rows.
+#[derive(Debug, Default)]
+pub struct Plan<'a> {
+    /// Rows to make.
+    pub create: Vec<(ObjectKey, &'a ListedSnapshot)>,
+    /// Rows whose first status was never written.
+    pub complete: Vec<(Arc<SnapshotView>, &'a ListedSnapshot)>,
+    /// Rows to remove.
+    pub remove: Vec<Arc<SnapshotView>>,
+    /// Rows that stay.
+    pub kept: usize,
+    /// Snapshots that have no namespace to be seen in.
+    pub unplaced: usize,
+    /// Snapshots that are left to the next scan.
+    pub uncertain: usize,
+}
+
+/// Whether an object is a row: by its label, and by its status once it has one.
+#[must_use]
+pub fn is_row(view: &SnapshotView) -> bool {
+    let origin = view.status.as_ref().and_then(|s| s.origin);
+    view.label(names::ORIGIN_LABEL) == Some(Origin::Discovered.as_str())
+        && matches!(origin, None | Some(Origin::Discovered))
+}
+
+/// Plans; `place` says in which namespace a snapshot is seen.
+#[must_use]
+pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<String>) -> Plan<'a> {
+    let known = Known::of(scan);
+    let mut plan = Plan::default();
+    let mut seen = HashSet::new();
+    for listed in scan.listing {
+        let id = listed.snapshot_id.as_str();
+        if !seen.insert(id) || known.is_recorded(id) || known.may_be_recorded(listed) {
+            continue;
+        }
+        if scan.touched.contains(id) {
+            plan.uncertain += 1;
+        } else if let Some(row) = known.begun.get(row::label(id).as_str()) {
+            plan.complete.push((Arc::clone(row), listed));
+        } else if let Some(namespace) = place(listed) {
+            let name = row::name(scan.repository, id);
+            plan.create.push((ObjectKey::new(namespace, name), listed));
+        } else {
+            plan.unplaced += 1;
+        }
+    }
+    for row in &known.rows {
+        let before = row.metadata.creation_timestamp.as_ref();
+        let goes = before.is_some_and(|t| t.0 < scan.began) && known.is_obsolete(row);
+        if goes {
+            plan.remove.push(Arc::clone(row));
+        } else if row.status.is_some() {
+            plan.kept += 1;
+        }
+    }
+    plan
+}
+
+struct Known<'a> {
+    listed: HashSet<&'a str>,
+    labels: HashSet<String>,
+    /// Ids recorded by any object, with whether one of them is live and no row.
+    recorded: HashMap<&'a str, bool>,
+    by_uid: HashMap<&'a str, &'a SnapshotView>,
+    /// Rows of this repository object that are not being deleted.
+    rows: Vec<Arc<SnapshotView>>,
+    /// Those of them without a status, by their label.
+    begun: HashMap<&'a str, Arc<SnapshotView>>,
+}
+
+impl<'a> Known<'a> {
+    fn of(scan: &Scan<'a>) -> Self {
+        let ids = || scan.listing.iter().map(|l| l.snapshot_id.as_str());
+        let mut known = Self {
+            listed: ids().collect(),
+            labels: ids().map(row::label).collect(),
+            recorded: HashMap::new(),
+            by_uid: HashMap::new(),
+            rows: Vec::new(),
+            begun: HashMap::new(),
+        };
+        for view in scan.snapshots {
+            known.by_uid.insert(view.uid(), view.as_ref());
+            let row = is_row(view);
+            let live = view.metadata.deletion_timestamp.is_none();
+            if let Some(id) = view.snapshot_id()
+                && pinned_id(view).is_none_or(|u| u == scan.unique_id)
+            {
+                *known.recorded.entry(id).or_default() |= live && !row;
+            }
+            if !row || !live {
+                continue;
+            }
+            let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
+            if view.status.is_some() {
+                let pinned = view.pin().as_ref() == Some(&scan.repository.key);
+                if pinned && pinned_id(view) == Some(scan.unique_id) {
+                    known.rows.push(Arc::clone(view));
+                }
+            } else if of_this_object && let Some(label) = view.label(names::SNAPSHOT_ID_LABEL) {
+                known.rows.push(Arc::clone(view));
+                known.begun.insert(label, Arc::clone(view));
+            }
+        }
+        known
+    }
+
+    /// By an object that is live or being deleted, a row included.
+    fn is_recorded(&self, id: &str) -> bool {
+        self.recorded.contains_key(id)
+    }
+
+    /// By the object it was taken for: one whose result is unread, or that records an id which is not in the
+    /// listing (an engine may give a snapshot a new one).
+    fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
+        let uid = listed.snapshot_uid.as_deref();
+        let Some(view) = uid.and_then(|uid| self.by_uid.get(uid)) else {
+            return false;
+        };
+        match view.snapshot_id() {
+            Some(id) => !self.listed.contains(id),
+            None => match view.phase() {
+                None
+                | Some(
+                    SnapshotPhase::Pending
+                    | SnapshotPhase::Running
+                    | SnapshotPhase::Deleting
+                    | SnapshotPhase::Unknown,
+                ) => true,
+                Some(
+                    SnapshotPhase::Succeeded
+                    | SnapshotPhase::Failed
+                    | SnapshotPhase::Discovered
+                    | SnapshotPhase::Unchanged,
+                ) => false,
+            },
+        }
+    }
+
+    fn is_obsolete(&self, row: &SnapshotView) -> bool {
+        match row.snapshot_id() {
+            Some(id) => !self.listed.contains(id) || self.recorded.get(id) == Some(&true),
+            None if row.status.is_none() => row
+                .label(names::SNAPSHOT_ID_LABEL)
+                .is_none_or(|label| !self.labels.contains(label)),
+            None => false,
+        }
+    }
+}
+
+fn pinned_id(view: &SnapshotView) -> Option<&str> {
+    view.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()
+}
