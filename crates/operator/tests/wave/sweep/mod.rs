@@ -200,12 +200,19 @@ impl Tally {
 
 fn sweep(shape: &Shape, sample: Option<usize>, tally: &Tally) {
     let begin = Wall::now();
-    let wanted = play(shape, Fault::Nothing, 0).end;
+    let undisturbed = play(shape, Fault::Nothing, 0);
+    let wanted = undisturbed.end.clone();
+    tally.compare(shape, Fault::Nothing, 0, &undisturbed, &wanted);
     let mut points = 0;
     for lag in LAGS {
-        let calm = play(shape, Fault::Nothing, lag);
-        tally.compare(shape, Fault::Nothing, lag, &calm, &wanted);
-        for fault in faults(&calm.asked, lag, sample) {
+        let asked = if lag == 0 {
+            undisturbed.asked.clone()
+        } else {
+            let calm = play(shape, Fault::Nothing, lag);
+            tally.compare(shape, Fault::Nothing, lag, &calm, &wanted);
+            calm.asked
+        };
+        for fault in faults(&asked, lag, sample) {
             let played = play(shape, fault, lag);
             tally.compare(shape, fault, lag, &played, &wanted);
             points += 1;
