@@ -13,6 +13,7 @@ pub const SKIP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 pub const ALLOW: &str = "kopiur.home-operations.com/allow-mass-deletion";
 pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
 pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
+pub const PRUNED_KEPT: &str = "kopiur.home-operations.com/pruned-kept";
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 pub const ORIGIN: &str = "kopiur.home-operations.com/origin";
 pub const OP: &str = "kopiur.home-operations.com/op";
@@ -129,6 +130,13 @@ impl Scene<'_> {
         self.objects.put(&snapshot_in(namespace, name), object);
     }
 
+    /// The Snapshot that retention kept.
+    pub fn kept(&mut self) {
+        self.snapshot("kept", |s| {
+            s["status"]["timing"] = json!({ "startTime": at(-900), "endTime": at(-800) })
+        });
+    }
+
     /// Snapshots `s0`, `s1`, … that a person has deleted, one second after the other.
     pub fn deleted(&mut self, count: i64) {
         for n in 0..count {
@@ -176,11 +184,12 @@ pub fn owned(snapshot: &mut Value, schedule: &str) {
     }]);
 }
 
-/// Stamped by retention when it was deleted.
+/// Stamped by retention when it was deleted, in favour of [`Scene::kept`].
 pub fn stamped(snapshot: &mut Value, second: i64) {
     delete(snapshot, second);
     snapshot["metadata"]["annotations"][PRUNED_BY] = json!("retention");
     snapshot["metadata"]["annotations"][PRUNED_AT] = json!(at(second));
+    snapshot["metadata"]["annotations"][PRUNED_KEPT] = json!("id-kept");
 }
 
 /// Status and reason of a condition.

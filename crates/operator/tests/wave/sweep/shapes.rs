@@ -2,7 +2,8 @@
 
 use super::cluster::Step;
 use super::scene::{
-    ALLOW, OP, SKIP, Scene, at, condition, delete, is_true, repository_path, snapshot_path, stamped,
+    ALLOW, OP, PRUNED_KEPT, SKIP, Scene, at, condition, delete, is_true, repository_path, snapshot_path,
+    stamped,
 };
 use super::{shapes_of_axes, shapes_of_movers};
 use crate::server::objects::Objects;
@@ -195,9 +196,18 @@ fn breaker() -> Vec<Shape> {
         shape("threshold 0", |s| wave(s, 3, 0)),
         shape("prunes beside nothing", |s| {
             s.repository("nas", "id", 2);
+            s.kept();
             for n in 0..3 {
                 s.snapshot(&format!("s{n}"), |o| stamped(o, n));
             }
+        }),
+        shape("a prune that stands on nothing", |s| {
+            s.repository("nas", "id", 2);
+            s.snapshot("s0", |o| {
+                stamped(o, 0);
+                let annotations = o["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.remove(PRUNED_KEPT);
+            });
         }),
         told(
             "prunes while a wave is held, then the wave acknowledged",
@@ -211,7 +221,7 @@ fn breaker() -> Vec<Shape> {
             },
         ),
         shape("prunes of the policy itself, while a wave is held", |s| {
-            wave(s, 2, 2);
+            wave(s, 3, 3);
             s.policy(1);
             for n in 0..3 {
                 s.snapshot(&format!("old{n}"), |o| {
@@ -284,6 +294,7 @@ fn future(scene: &mut Scene<'_>) {
 
 fn held_and_pruned(scene: &mut Scene<'_>) {
     wave(scene, 2, 2);
+    scene.kept();
     for n in 0..2 {
         scene.snapshot(&format!("p{n}"), |o| stamped(o, 3 + n));
     }
