@@ -7,7 +7,7 @@
 //! end is that of the undisturbed play, and the rules of [`rules`] held after every request.
 //!
 //! `HOLDFAST_SWEEP=whole` plays everything; without it what is beside the deaths is sampled. `HOLDFAST_SWEEP_ONLY` names the
-//! shapes that are played.
+//! shapes that are played, `HOLDFAST_SWEEP_END` shows their ends.
 //!
 //! **Assumes.** Time is tokio's, paused: an hour costs nothing.
 
@@ -202,6 +202,14 @@ fn sweep(shape: &Shape, sample: Option<usize>, tally: &Tally) {
     let begin = Wall::now();
     let undisturbed = play(shape, Fault::Nothing, 0);
     let wanted = undisturbed.end.clone();
+    assert!(
+        undisturbed.asked.iter().any(|a| a.write),
+        "{}: nothing happens",
+        shape.name
+    );
+    if std::env::var("HOLDFAST_SWEEP_END").is_ok() {
+        println!("{}: {wanted:#}", shape.name);
+    }
     tally.compare(shape, Fault::Nothing, 0, &undisturbed, &wanted);
     let mut points = 0;
     for lag in LAGS {

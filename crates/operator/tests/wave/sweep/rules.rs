@@ -7,8 +7,8 @@
 
 use super::model::Model;
 use super::scene::{
-    ALLOW, FINALIZER, GROUP, MEMBERS, OP, ORIGIN, PRUNED_AT, PRUNED_BY, SKIP, UNIQUE_ID, is_true,
-    repository_path, schedule_path,
+    ALLOW, FINALIZER, GROUP, MEMBERS, OP, ORIGIN, PRUNED_AT, PRUNED_BY, PRUNED_KEPT, SKIP, UNIQUE_ID,
+    is_true, repository_path, schedule_path,
 };
 use crate::server::objects::Objects;
 use crate::server::path::Place;
@@ -130,6 +130,10 @@ fn kept(objects: &Objects, snapshot: &Value) -> Option<&'static str> {
         (no_place(objects, snapshot), "no place to run"),
         (!fresh && kept_by_cascade(objects, snapshot), "cascade"),
         (keeps_by_policy(snapshot), "policy"),
+        (
+            fresh && annotated(snapshot, PRUNED_KEPT).is_null(),
+            "a prune that stands on nothing",
+        ),
         (shared_with_live(objects, snapshot), "shared"),
         (repository(objects, snapshot).is_none(), "no repository"),
     ];

@@ -13,7 +13,7 @@ pub const SKIP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 pub const ALLOW: &str = "kopiur.home-operations.com/allow-mass-deletion";
 pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
 pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
-pub const PRUNED_KEPT: &str = holdfast_api::names::PRUNED_KEPT;
+pub const PRUNED_KEPT: &str = "kopiur.home-operations.com/pruned-kept";
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 pub const ORIGIN: &str = "kopiur.home-operations.com/origin";
 pub const OP: &str = "kopiur.home-operations.com/op";
@@ -102,11 +102,6 @@ impl Scene<'_> {
         self.snapshot_in("backup", name, change);
     }
 
-    /// A live Snapshot in whose favour the stamped ones were pruned.
-    pub fn kept(&mut self) {
-        self.snapshot("kept", |_| {});
-    }
-
     pub fn snapshot_in(&mut self, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let mut object = json!({
             "apiVersion": API, "kind": "Snapshot",
@@ -133,6 +128,13 @@ impl Scene<'_> {
             self.model.add(&unique_id, id);
         }
         self.objects.put(&snapshot_in(namespace, name), object);
+    }
+
+    /// The Snapshot that retention kept.
+    pub fn kept(&mut self) {
+        self.snapshot("kept", |s| {
+            s["status"]["timing"] = json!({ "startTime": at(-900), "endTime": at(-800) })
+        });
     }
 
     /// Snapshots `s0`, `s1`, … that a person has deleted, one second after the other.
@@ -182,7 +184,7 @@ pub fn owned(snapshot: &mut Value, schedule: &str) {
     }]);
 }
 
-/// Stamped by retention when it was deleted.
+/// Stamped by retention when it was deleted, in favour of [`Scene::kept`].
 pub fn stamped(snapshot: &mut Value, second: i64) {
     delete(snapshot, second);
     snapshot["metadata"]["annotations"][PRUNED_BY] = json!("retention");

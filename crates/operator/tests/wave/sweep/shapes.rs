@@ -2,7 +2,8 @@
 
 use super::cluster::Step;
 use super::scene::{
-    ALLOW, OP, SKIP, Scene, at, condition, delete, is_true, repository_path, snapshot_path, stamped,
+    ALLOW, OP, PRUNED_KEPT, SKIP, Scene, at, condition, delete, is_true, repository_path, snapshot_path,
+    stamped,
 };
 use super::{shapes_of_axes, shapes_of_movers};
 use crate::server::objects::Objects;
@@ -200,6 +201,14 @@ fn breaker() -> Vec<Shape> {
                 s.snapshot(&format!("s{n}"), |o| stamped(o, n));
             }
         }),
+        shape("a prune that stands on nothing", |s| {
+            s.repository("nas", "id", 2);
+            s.snapshot("s0", |o| {
+                stamped(o, 0);
+                let annotations = o["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.remove(PRUNED_KEPT);
+            });
+        }),
         told(
             "prunes while a wave is held, then the wave acknowledged",
             held_and_pruned,
@@ -212,7 +221,7 @@ fn breaker() -> Vec<Shape> {
             },
         ),
         shape("prunes of the policy itself, while a wave is held", |s| {
-            wave(s, 2, 2);
+            wave(s, 3, 3);
             s.policy(1);
             for n in 0..3 {
                 s.snapshot(&format!("old{n}"), |o| {

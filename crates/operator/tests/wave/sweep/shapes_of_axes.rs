@@ -218,6 +218,7 @@ fn mixed(scene: &mut Scene<'_>) {
 
 fn everything(scene: &mut Scene<'_>) {
     mixed(scene);
+    scene.kept();
     scene.objects.edit(&repository_path("nas"), |r| {
         r["spec"]["deletionProtection"]["threshold"] = json!(3)
     });
