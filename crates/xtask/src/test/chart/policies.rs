@@ -11,7 +11,7 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// Each policy, and words of the source that it must carry.
-fn wanted() -> [(&'static str, Vec<String>); 5] {
+fn wanted() -> [(&'static str, Vec<String>); 6] {
     let operator = format!(
         "'system:serviceaccount:{}:holdfast-operator'",
         names::OPERATOR_NAMESPACE
@@ -23,6 +23,7 @@ fn wanted() -> [(&'static str, Vec<String>); 5] {
             vec![
                 quoted(names::PRUNED_BY),
                 quoted(names::PRUNED_AT),
+                quoted(names::PRUNED_KEPT),
                 "check('prune')".to_owned(),
             ],
         ),
@@ -33,6 +34,10 @@ fn wanted() -> [(&'static str, Vec<String>); 5] {
                 format!("? {} :", names::DEFAULT_THRESHOLD),
                 "check('acknowledge')".to_owned(),
             ],
+        ),
+        (
+            "holdfast-mass-prune",
+            vec![quoted(names::ALLOW_MASS_PRUNE), "check('acknowledge')".to_owned()],
         ),
         (
             "holdfast-repository-records",
@@ -151,7 +156,7 @@ pub fn verbs(objects: &[Value]) -> Result<()> {
     }
     found.sort();
     let wanted = [
-        r#"holdfast-approver: acknowledge ["repositories","clusterrepositories"]"#,
+        r#"holdfast-approver: acknowledge ["repositories","clusterrepositories","snapshotpolicies"]"#,
         r#"holdfast-operator: prune ["snapshots"]"#,
     ];
     if found != wanted {
