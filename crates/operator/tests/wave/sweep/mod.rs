@@ -235,7 +235,6 @@ fn sweep(shape: &Shape, sample: Option<usize>, tally: &Tally) {
 }
 
 #[test]
-#[ignore = "plays for minutes: cargo test -p holdfast-operator --test wave sweep -- --ignored"]
 fn a_process_that_dies_between_any_two_requests_comes_to_the_same_end() {
     let begin = Wall::now();
     let whole = std::env::var("HOLDFAST_SWEEP").is_ok_and(|what| what == "whole");
