@@ -3,11 +3,14 @@
 //! **Promises.** Only a message that decodes whole is an answer; everything else is [`Read::Unreadable`] with a
 //! sentence, and confirms nothing.
 
-use crate::world::views::JobView;
+use crate::context::{Context, Error};
+use crate::world::views::{JobState, JobView};
+use holdfast_api::names;
 use holdfast_protocol::outcome::Outcome;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ListParams};
+use std::sync::Arc;
 
 /// What a Job's pods left.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +24,34 @@ pub enum Read {
     },
     /// No pod ended with a readable message; why, for people.
     Unreadable(String),
+}
+
+/// A Job and, when it ended, what it left.
+#[derive(Debug, Clone)]
+pub struct JobFact {
+    /// The Job.
+    pub job: Arc<JobView>,
+    /// How far it is.
+    pub state: JobState,
+    /// What it left, or why its container has not started.
+    pub read: Read,
+}
+
+/// The Job that works for the object of this UID and does `op`, if there is one, with its outcome read live.
+///
+/// # Errors
+/// When the pods cannot be listed.
+pub async fn job_fact(ctx: &Context, owner_uid: &str, op: &str) -> Result<Option<JobFact>, Error> {
+    let jobs = ctx.world.jobs_of(owner_uid);
+    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
+        return Ok(None);
+    };
+    let read = read(&ctx.client, &job).await?;
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
 }
 
 /// Reads the newest readable outcome of a Job's pods, live.

@@ -1,11 +1,12 @@
 //! Carrying out a step: records before acts.
 
 use super::decide::{Reason, Step};
-use super::observe::{Facts, JobFact};
+use super::observe::Facts;
 use super::report::{self, Said};
 use crate::context::{Context, Error};
 use crate::jobs::build::{Mover, repository_path};
 use crate::jobs::create::{Created, create};
+use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::jobs::{job_name, name_repository};
 use crate::protect::catalog::{self, due};

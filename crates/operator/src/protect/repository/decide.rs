@@ -1,7 +1,8 @@
 //! What is to be done about a repository: pure, time and facts as arguments.
 
-use super::observe::{Facts, JobFact};
+use super::observe::Facts;
 use crate::jobs::create::SecretFact;
+use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::protect::catalog::due::{Request, Want, wanted};
 use crate::world::views::JobState;

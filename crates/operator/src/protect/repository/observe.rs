@@ -2,9 +2,9 @@
 
 use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
-use crate::jobs::outcome::{self, Read};
+use crate::jobs::outcome::{JobFact, job_fact};
 use crate::jobs::short_hash;
-use crate::world::views::{JobState, JobView, RepositoryView};
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
 use std::sync::Arc;
 
@@ -29,17 +29,6 @@ pub struct Facts {
     pub shared_with: Vec<String>,
     /// Namespaces that may use a ClusterRepository.
     pub allowed_namespaces: Option<u32>,
-}
-
-/// A Job and, when it ended, what it left.
-#[derive(Debug, Clone)]
-pub struct JobFact {
-    /// The Job.
-    pub job: Arc<JobView>,
-    /// How far it is.
-    pub state: JobState,
-    /// What it left, or why its container has not started.
-    pub read: Read,
 }
 
 /// Gathers the facts; reads Secret and claim live.
@@ -74,8 +63,8 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         u32::try_from(n).unwrap_or(u32::MAX)
     });
     Ok(Facts {
-        bootstrap: job_fact(ctx, &view, names::OP_BOOTSTRAP).await?,
-        list: job_fact(ctx, &view, names::OP_LIST).await?,
+        bootstrap: job_fact(ctx, view.uid(), names::OP_BOOTSTRAP).await?,
+        list: job_fact(ctx, view.uid(), names::OP_LIST).await?,
         view,
         place,
         secret: secret_fact,
@@ -84,17 +73,4 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         shared_with,
         allowed_namespaces,
     })
-}
-
-async fn job_fact(ctx: &Context, view: &RepositoryView, op: &str) -> Result<Option<JobFact>, Error> {
-    let jobs = ctx.world.jobs_of(view.uid());
-    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
-        return Ok(None);
-    };
-    let read = outcome::read(&ctx.client, &job).await?;
-    Ok(Some(JobFact {
-        state: job.state(),
-        job,
-        read,
-    }))
 }

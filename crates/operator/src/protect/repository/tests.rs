@@ -1,8 +1,9 @@
 //! The decisions on a repository.
 
 use super::decide::{Reason, Step, decide};
-use super::observe::{Facts, JobFact};
+use super::observe::Facts;
 use crate::jobs::create::SecretFact;
+use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::Repository;

@@ -89,7 +89,7 @@ fn timetable(schedule: &SnapshotSchedule, uid: &str) -> Result<Timetable, String
 }
 
 /// `90s`, `5m`, `1h30m`.
-fn duration(text: &str) -> Option<SignedDuration> {
+pub(super) fn duration(text: &str) -> Option<SignedDuration> {
     let mut total = 0i64;
     let mut number = String::new();
     for c in text.chars() {
@@ -143,9 +143,4 @@ fn count(children: &[Arc<SnapshotView>]) -> (u32, u32) {
         }
     }
     (active, unreadable)
-}
-
-#[cfg(test)]
-pub(super) fn duration_for_tests(text: &str) -> Option<SignedDuration> {
-    duration(text)
 }

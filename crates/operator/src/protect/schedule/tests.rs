@@ -1,6 +1,6 @@
 //! Tests of what a schedule observes.
 
-use super::observe::duration_for_tests as duration;
+use super::observe::duration;
 use jiff::SignedDuration;
 
 #[test]

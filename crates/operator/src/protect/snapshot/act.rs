@@ -1,12 +1,13 @@
 //! Carrying out a step: the pin is recorded before the Job is created.
 
 use super::decide::Step;
-use super::observe::{Blocked, Facts, JobFact, Possible};
+use super::observe::{Blocked, Facts, Possible};
 use super::result;
 use crate::context::{Context, Error};
 use crate::jobs::build::Mover;
 use crate::jobs::create::{Created, create};
 use crate::jobs::job_name;
+use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};

@@ -1,6 +1,7 @@
 //! What is to be done about a Snapshot that is not being deleted: pure, time and facts as arguments.
 
-use super::observe::{Blocked, Facts, JobFact, Possible, Run};
+use super::observe::{Blocked, Facts, Possible, Run};
+use crate::jobs::outcome::JobFact;
 use crate::world::views::JobState;
 use holdfast_api::conditions;
 use holdfast_api::shared::Origin;

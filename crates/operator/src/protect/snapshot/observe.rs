@@ -2,9 +2,9 @@
 
 use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
-use crate::jobs::outcome::{self, Read};
+use crate::jobs::outcome::{JobFact, job_fact};
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
-use crate::world::views::{JobState, JobView, RepositoryView, SnapshotView};
+use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::repository::RepositoryPhase;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
@@ -25,17 +25,6 @@ pub struct Facts {
     pub run: Option<Run>,
     /// The mover Job, when the status names one.
     pub job: Option<JobFact>,
-}
-
-/// A Job and what it left.
-#[derive(Debug, Clone)]
-pub struct JobFact {
-    /// The Job.
-    pub job: Arc<JobView>,
-    /// How far it is.
-    pub state: JobState,
-    /// What it left, or why its container has not started.
-    pub read: Read,
 }
 
 /// What a run needs, in the order in which it is asked for.
@@ -104,7 +93,11 @@ pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Erro
         )
         | None => false,
     };
-    let job = if runs { job_fact(ctx, &view).await? } else { None };
+    let job = if runs {
+        job_fact(ctx, view.uid(), names::OP_BACKUP).await?
+    } else {
+        None
+    };
     let run = if runs && job.is_none() && view.has_finalizer() {
         Some(run(ctx, &view).await?)
     } else {
@@ -133,22 +126,6 @@ fn schedule_will_complete(ctx: &Context, view: &SnapshotView) -> bool {
         && slot
             .and_then(|s| s.snapshot_ref.as_ref())
             .is_some_and(|r| r.name == key.name)
-}
-
-async fn job_fact(ctx: &Context, view: &SnapshotView) -> Result<Option<JobFact>, Error> {
-    let jobs = ctx.world.jobs_of(view.uid());
-    let Some(job) = jobs
-        .into_iter()
-        .find(|j| j.label(names::OP_LABEL) == Some(names::OP_BACKUP))
-    else {
-        return Ok(None);
-    };
-    let read = outcome::read(&ctx.client, &job).await?;
-    Ok(Some(JobFact {
-        state: job.state(),
-        job,
-        read,
-    }))
 }
 
 async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {

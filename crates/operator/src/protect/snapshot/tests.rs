@@ -2,7 +2,8 @@
 
 use super::allows;
 use super::decide::{Step, decide};
-use super::observe::{Blocked, Facts, JobFact, Run};
+use super::observe::{Blocked, Facts, Run};
+use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::world::views::{JobState, JobView, SnapshotView};
 use holdfast_api::repository::AllowedNamespaces;
