@@ -4,6 +4,7 @@
 mod catalog;
 mod edges;
 mod others;
+mod policy_deleted;
 mod prunes;
 mod server;
 mod story;

@@ -198,7 +198,7 @@ impl Server {
             return axum::Json(object).into_response();
         }
         let plural = path.rsplit('/').next().unwrap_or_default();
-        if !["jobs", "pods", "configmaps"].contains(&plural) {
+        if !["jobs", "pods", "configmaps", "snapshots"].contains(&plural) {
             return failure(StatusCode::NOT_FOUND, "not found");
         }
         let selector = query
