@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use holdfast_api::{Snapshot, SnapshotPolicy, SnapshotSchedule, names};
-use holdfast_core::deletion::{Lane, Plan, Settings, wave};
+use holdfast_core::deletion::{Decision, Lane, Plan, RepositoryPlan, Settings, wave};
 use holdfast_operator::protect::wave::foresee::{self, Unread};
 use holdfast_operator::world::keys::LaneKey;
 use holdfast_operator::world::views::{JobView, RepositoryView, SnapshotView};
@@ -54,18 +54,29 @@ pub struct Foreseen {
     pub plan: Plan,
 }
 
+impl Foreseen {
+    /// The plan of the repository object that a member belongs to.
+    pub fn plan_of(&self, decision: &Decision) -> Option<&RepositoryPlan> {
+        let mut plans = self.plan.repositories.iter();
+        plans.find(|plan| Some(&plan.key) == decision.repository.as_ref())
+    }
+}
+
 impl Cluster {
     /// What the operator would decide about every lane once the quiet window is over, if nothing else happened.
     pub fn foresee(&self, now: Timestamp) -> Result<Vec<Foreseen>> {
+        let window = Settings::default().quiet_window + SignedDuration::from_secs(1);
+        self.decide(now, now.checked_add(window).unwrap_or(now))
+    }
+
+    /// What it would decide `at` a moment, having seen all that is deleted at `now`.
+    fn decide(&self, now: Timestamp, at: Timestamp) -> Result<Vec<Foreseen>> {
         let world = self.world(now)?;
         let settings = Settings {
             paused: self.paused.unwrap_or(false),
             default_threshold: names::DEFAULT_THRESHOLD,
             ..Settings::default()
         };
-        let later = now
-            .checked_add(settings.quiet_window + SignedDuration::from_secs(1))
-            .unwrap_or(now);
         let keys: BTreeSet<LaneKey> = self
             .repositories
             .iter()
@@ -76,16 +87,16 @@ impl Cluster {
             .into_iter()
             .map(|key| {
                 let lane = foresee::lane(&world, &self.home, &key, &self.unread);
-                let plan = wave(&lane, &settings, later);
+                let plan = wave(&lane, &settings, at);
                 Foreseen { lane, plan }
             })
             .collect())
     }
 
-    /// Writes down what the operator records before anything depends on it: acknowledgements first of all, which
-    /// cover nothing that is deleted after they were seen.
+    /// Writes down what the operator had recorded by `now`: acknowledgements first of all, which cover nothing that
+    /// is deleted after they were seen.
     pub fn record(&mut self, now: Timestamp) -> Result<()> {
-        for foreseen in self.foresee(now)? {
+        for foreseen in self.decide(now, now)? {
             for plan in &foreseen.plan.repositories {
                 for view in self.repositories.iter_mut().filter(|view| view.key == plan.key) {
                     foresee::record(view, plan);

@@ -55,6 +55,13 @@ pub fn failure(code: Code, message: String) -> anyhow::Error {
     Failure { code, message }.into()
 }
 
+/// Whether an error only says that the caller lacks a right.
+pub fn is_forbidden(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<Failure>()
+        .is_some_and(|failure| failure.code == Code::Forbidden)
+}
+
 /// The exit code for an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     error

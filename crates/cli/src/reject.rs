@@ -83,7 +83,6 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     wave.count(&snapshots);
     let mut done = Rejected {
         repository: Some(wave.title()),
-        bytes: wave.held.as_ref().map_or(0, |held| held.bytes),
         notes,
         ..Rejected::default()
     };
@@ -92,6 +91,7 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
         .filter(|s| wave.holds(s))
         .partition(|s| is_marked(s));
     done.already = before.len();
+    done.bytes = before.iter().map(|s| size(s)).sum();
     eprint!(
         "{}",
         chosen::show(
@@ -158,6 +158,12 @@ fn is_marked(snapshot: &Snapshot) -> bool {
     annotations.is_some_and(|all| all.contains_key(names::SKIP_SNAPSHOT_CLEANUP))
 }
 
+/// Its logical bytes, as far as known.
+fn size(snapshot: &Snapshot) -> i64 {
+    let stats = snapshot.status.as_ref().and_then(|s| s.stats.as_ref());
+    stats.map_or(0, |stats| stats.size_bytes.max(0))
+}
+
 async fn mark_all(connection: &Connection, todo: &[&Snapshot], done: &mut Rejected) {
     let progress = std::io::stderr().is_terminal();
     let writes = todo.iter().map(|snapshot| {
@@ -165,15 +171,18 @@ async fn mark_all(connection: &Connection, todo: &[&Snapshot], done: &mut Reject
         let name = snapshot.metadata.name.clone().unwrap_or_default();
         async move {
             let result = mark(connection, &namespace, &name).await;
-            (format!("{namespace}/{name}"), result)
+            (format!("{namespace}/{name}"), size(snapshot), result)
         }
     });
     let mut results = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
     let mut count = 0;
-    while let Some((snapshot, result)) = results.next().await {
+    while let Some((snapshot, bytes, result)) = results.next().await {
         count += 1;
         match result {
-            Ok(Marked::Now) => done.marked += 1,
+            Ok(Marked::Now) => {
+                done.marked += 1;
+                done.bytes = done.bytes.saturating_add(bytes);
+            }
             Ok(Marked::Gone) => done.gone += 1,
             Err(error) => done.failed.push(Failed {
                 snapshot,
@@ -223,9 +232,13 @@ fn json_of(done: &Rejected) -> Result<String> {
 }
 
 fn tell(done: &Rejected, wave: &Wave, style: Style) -> String {
+    let verdict = match (done.failed.is_empty(), done.marked + done.already) {
+        (true, _) => style.good("Rejected"),
+        (false, 0) => style.bad("Not rejected:"),
+        (false, _) => style.waits("Rejected in part:"),
+    };
     let mut text = format!(
-        "{} {}: {} Snapshots marked now, {} marked before",
-        style.good("Rejected"),
+        "{verdict} {}: {} Snapshots marked now, {} marked before",
         wave.title(),
         done.marked,
         done.already
@@ -233,10 +246,13 @@ fn tell(done: &Rejected, wave: &Wave, style: Style) -> String {
     if done.gone > 0 {
         text.push_str(&format!(", {} gone in the meantime", done.gone));
     }
-    text.push_str(&format!(
-        ". {} of data stay in the repository; the objects go within seconds.\n",
-        bytes(done.bytes)
-    ));
+    text.push_str(".\n");
+    if done.marked + done.already > 0 {
+        text.push_str(&format!(
+            "{} of data stay in the repository; the objects go within seconds.\n",
+            bytes(done.bytes)
+        ));
+    }
     for failed in done.failed.iter().take(SHOWN) {
         text.push_str(&format!(
             "  {} {}: {}\n",
@@ -277,7 +293,7 @@ mod tests {
         };
         let text = tell(&done, &wave, Style::PLAIN);
         assert!(
-            text.contains("3 Snapshots marked now, 1 marked before, 2 gone in the meantime. 2.0 KiB"),
+            text.contains("3 Snapshots marked now, 1 marked before, 2 gone in the meantime.\n2.0 KiB"),
             "{text}"
         );
         assert!(

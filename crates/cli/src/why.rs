@@ -1,9 +1,13 @@
 //! `why`: how the deletion of one Snapshot goes, in plain words.
 //!
-//! **Promises.** It repeats what the operator wrote into the object's status and says what will end it; it never
-//! guesses what the operator would decide.
+//! **Promises.** It repeats what the operator wrote into the object's status and says what will end it. Beside that it
+//! tells the facts and the rule that decides, by the operator's own code ([`explain`]); of an object that is not being
+//! deleted, what would happen if it were.
 
-use anyhow::{Result, bail};
+mod explain;
+
+use anyhow::Result;
+use holdfast_api::shared::RepositoryKind;
 use holdfast_api::snapshot::DeletionStatus;
 use holdfast_api::{Snapshot, conditions, names};
 use jiff::Timestamp;
@@ -12,7 +16,9 @@ use kube::Api;
 
 use crate::connect::{Asked, Connection};
 use crate::style::{Style, ago, bytes};
-use crate::waves::{command_in, without_commands};
+use crate::target::Target;
+use crate::waves::{Output, command_in, without_commands};
+use explain::Explained;
 
 /// Arguments of `why`.
 #[derive(Debug, clap::Args)]
@@ -20,11 +26,17 @@ pub struct Args {
     /// The Snapshot, as snapshot/NAME.
     #[arg(value_name = "snapshot/NAME")]
     object: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Namespace of the operator.
+    #[arg(long, value_name = "NAMESPACE", default_value = names::OPERATOR_NAMESPACE)]
+    operator_namespace: String,
 }
 
 /// Runs `why`.
 pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<String> {
-    let name = name_of(&args.object)?;
+    let name = &Target::snapshot(&args.object, &connection.namespace)?;
     let asked = Asked {
         verb: "get",
         plural: "snapshots",
@@ -33,25 +45,16 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     };
     let api: Api<Snapshot> = Api::namespaced(connection.client.clone(), &connection.namespace);
     let snapshot = api.get(name).await.map_err(|error| asked.failed(error))?;
-    Ok(tell(&snapshot, Timestamp::now(), style))
-}
-
-/// The name in `snapshot/NAME`.
-fn name_of(object: &str) -> Result<&str> {
-    let Some((kind, name)) = object.split_once('/') else {
-        bail!("{object:?} names no kind: write snapshot/{object}");
-    };
-    if !["snapshot", "snapshots", "kopiasnap"].contains(&kind.to_lowercase().as_str()) {
-        bail!("{kind} cannot be explained: only Snapshots can, as in snapshot/{name}");
+    let now = Timestamp::now();
+    let explained = explain::read(connection, &snapshot, &args.operator_namespace, now).await?;
+    match args.output {
+        Output::Table => Ok(tell(&snapshot, Some(&explained), now, style)),
+        Output::Json => explain::json(&snapshot, &explained),
     }
-    if name.is_empty() || name.contains('/') {
-        bail!("{object:?} names no Snapshot: write snapshot/NAME and choose the namespace with -n");
-    }
-    Ok(name)
 }
 
 /// Everything there is to say about `snapshot`.
-fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
+fn tell(snapshot: &Snapshot, explained: Option<&Explained>, now: Timestamp, style: Style) -> String {
     let metadata = &snapshot.metadata;
     let status = snapshot.status.clone().unwrap_or_default();
     let mut text = format!(
@@ -86,6 +89,7 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
     }
     let Some(deleted) = metadata.deletion_timestamp.as_ref().map(|time| time.0) else {
         text.push_str("It is not being deleted.\n");
+        text.push_str(&explained.map_or_else(String::new, |explained| explained.text(true, style)));
         return text;
     };
     text.push_str(&format!("It was deleted {} ({deleted}).\n\n", ago(deleted, now)));
@@ -104,7 +108,16 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
     }
     let held = true_condition(&status.conditions, conditions::DELETION_HELD);
     let blocked = true_condition(&status.conditions, conditions::DELETION_BLOCKED);
-    if let Some(held) = held {
+    if let Some(held) = held
+        && explained.is_some_and(Explained::ends_hold)
+    {
+        text.push_str(&format!(
+            "{} ({}, since {}), which has been decided about since.\n\n",
+            style.waits("It was held by the breaker"),
+            held.reason,
+            ago(held.last_transition_time.0, now)
+        ));
+    } else if let Some(held) = held {
         // The commands of the message follow on lines of their own.
         let shown = Condition {
             message: without_commands(&held.message).to_owned(),
@@ -126,6 +139,7 @@ fn tell(snapshot: &Snapshot, now: Timestamp, style: Style) -> String {
             names::SKIP_SNAPSHOT_CLEANUP
         ));
     }
+    text.push_str(&explained.map_or_else(String::new, |explained| explained.text(false, style)));
     match &status.deletion {
         Some(deletion) => text.push_str(&attempts(deletion, now)),
         None if held.is_none() && blocked.is_none() => text.push_str(
@@ -155,9 +169,12 @@ fn paragraph(title: String, condition: &Condition, now: Timestamp) -> String {
 fn ends_hold(held: &Condition, snapshot: &Snapshot, style: Style) -> String {
     let metadata = &snapshot.metadata;
     let mut text = "It stays so until a person decides. Either\n".to_owned();
+    let release = release(snapshot).map_or_else(String::new, |command| {
+        format!("\n    {}\n  which does the same as:", style.strong(&command))
+    });
     match command_in(&held.message) {
         Some(command) => text.push_str(&format!(
-            "  delete the data of everything held so far on this repository:\n    {}\n",
+            "  delete the data of everything held so far on this repository:{release}\n    {}\n",
             style.strong(&command)
         )),
         None => text.push_str("  acknowledge the wave: `kubectl holdfast waves` shows the command,\n"),
@@ -172,6 +189,22 @@ fn ends_hold(held: &Condition, snapshot: &Snapshot, style: Style) -> String {
         ))
     ));
     text
+}
+
+/// The command that releases the wave of the repository that `snapshot` is pinned to.
+fn release(snapshot: &Snapshot) -> Option<String> {
+    let pin = snapshot.status.as_ref()?.resolved.as_ref()?.repository.as_ref()?;
+    let own = snapshot.metadata.namespace.as_ref();
+    let scope = match pin.kind {
+        RepositoryKind::Repository => format!(" -n {}", pin.namespace.as_ref().or(own)?),
+        RepositoryKind::ClusterRepository => String::new(),
+        RepositoryKind::Unknown => return None,
+    };
+    Some(format!(
+        "kubectl holdfast release {}/{}{scope}",
+        pin.kind.as_str().to_lowercase(),
+        pin.name
+    ))
 }
 
 /// What delete Jobs made of it so far.

@@ -8,6 +8,7 @@ use clap::Parser as _;
 use holdfast_api::{Repository, SnapshotPolicy, SnapshotSchedule, names};
 use holdfast_operator::context::{Context, Queues};
 use holdfast_operator::protect::wave;
+use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
@@ -117,6 +118,7 @@ fn context() -> Result<Arc<Context>> {
     Ok(Arc::new(Context {
         events: Events::new(client.clone(), "bench"),
         client,
+        clock: Clock::system(),
         world: World::new(),
         settings: Settings::parse_from(["bench"]),
         results: Results::new(reviews, leadership.clone()),

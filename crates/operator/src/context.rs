@@ -1,5 +1,6 @@
 //! What every controller is handed.
 
+use crate::runtime::clock::Clock;
 use crate::runtime::events::{Events, Published};
 use crate::runtime::leader::{Leadership, NotLeader};
 use crate::runtime::metrics::{ErrorClass, Metrics};
@@ -25,6 +26,8 @@ pub struct Context {
     pub world: Arc<World>,
     /// What the operator was told.
     pub settings: Settings,
+    /// What time it is.
+    pub clock: Clock,
     /// Whether this process may write.
     pub leadership: Leadership,
     /// Tells people what happened.

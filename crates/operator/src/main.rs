@@ -5,6 +5,7 @@ use clap::Parser;
 use holdfast_operator::context::{Context, Endpoint, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
+use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::endpoints::{self, Here};
 use holdfast_operator::runtime::events::Events;
 use holdfast_operator::runtime::leader::{self, Leadership};
@@ -52,6 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let ctx = Arc::new(Context {
         client: client.clone(),
         world: Arc::clone(&world),
+        clock: Clock::system(),
         leadership: leadership.clone(),
         events: Events::new(client.clone(), &settings.pod_name),
         metrics: Arc::new(Metrics::new()),
@@ -76,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
     serve(&ctx, &end)?;
     let sink_ctx = Arc::clone(&ctx);
     let sink: watch::Sink = Arc::new(move |dirty| sink_ctx.queues.add(dirty));
-    let mut watches = watch::start(&client, &world, &sink, ctx.settings.streaming_lists);
+    let mut watches = watch::start(&client, &world, &sink, ctx.settings.streaming_lists, &ctx.clock);
     let mut workers = protect::start(&ctx, &end);
     let broken = tokio::select! {
         () = end.cancelled() => None,

@@ -3,51 +3,17 @@
 //! **Promises.** Reasons, rules and sentences are those of conditions and docs. Every Snapshot that would be deleted
 //! is counted exactly once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
-use holdfast_core::deletion::messages::describe;
-use holdfast_core::deletion::{Decision, DeleteReason, RepositoryKey, RepositoryPlan, Verdict, Wait};
-use holdfast_operator::protect::wave::foresee::WORDS;
-use jiff::Timestamp;
+use holdfast_core::deletion::RepositoryKey;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::simulate;
+use super::words::{Judged, Outcome, outcome, reason, to_release};
 use crate::cluster::{Cluster, Foreseen};
 use crate::target::Target;
-use crate::waves::without_commands;
-
-/// What becomes of the data of a Snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// Gone from the repository.
-    Deleted,
-    /// Held by the breaker until a person decides.
-    Held,
-    /// The object goes, the data stays (or there is none).
-    Kept,
-    /// Nothing happens until something else does.
-    Waits,
-    /// Not to be told with what can be read.
-    Unknown,
-}
-
-impl Outcome {
-    /// Every outcome, in the order of tables.
-    pub const ALL: [Self; 5] = [Self::Deleted, Self::Held, Self::Kept, Self::Waits, Self::Unknown];
-
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Deleted => "deleted",
-            Self::Held => "held",
-            Self::Kept => "kept",
-            Self::Waits => "waits",
-            Self::Unknown => "unknown",
-        }
-    }
-}
 
 /// Snapshots with the same outcome for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,8 +78,7 @@ pub struct Forecast {
 
 /// What would happen if `target` were deleted now.
 pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result<Forecast> {
-    cluster.record(now)?;
-    let after = simulate::delete(&cluster, target, now)?;
+    let after = after(&mut cluster, target, now)?;
     let mut told = Told::new(&cluster, &after, now)?;
     for foreseen in after.cluster.foresee(now)? {
         told.lane(&after.cluster, &foreseen);
@@ -127,6 +92,7 @@ pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result
     }
     let mut notes = after.cluster.notes.clone();
     notes.extend(remarks(&after.cluster, target, &repositories, unguarded));
+    notes.extend(volumes(&cluster, target));
     Ok(Forecast {
         delete: target.to_string(),
         snapshots: after.asked.len(),
@@ -136,61 +102,16 @@ pub fn forecast(mut cluster: Cluster, target: &Target, now: Timestamp) -> Result
     })
 }
 
-/// The word for a decision. `partly`: others may count against the threshold that cannot be read.
-pub fn outcome(decision: &Decision, partly: bool) -> Outcome {
-    let wait = match decision.verdict {
-        Verdict::InFlight => return Outcome::Deleted,
-        Verdict::Held(_) => return Outcome::Held,
-        Verdict::Release(_) | Verdict::Orphan(_) | Verdict::Retain(_) => return Outcome::Kept,
-        Verdict::Delete(DeleteReason::BelowThreshold) if partly => return Outcome::Unknown,
-        Verdict::Delete(_) => match decision.not_yet {
-            Some(wait) => wait,
-            None => return Outcome::Deleted,
-        },
-        Verdict::Wait(wait) => wait,
-    };
-    match wait {
-        // Its turn comes by itself.
-        Wait::QuietWindow(_)
-        | Wait::BatchLive
-        | Wait::JobNotStarted
-        | Wait::Withdrawing
-        | Wait::JobCapReached
-        | Wait::NextBatch
-        | Wait::RidesAlone
-        | Wait::BackingOff(_)
-        | Wait::RepositoryBackingOff(_) => Outcome::Deleted,
-        Wait::CacheCold
-        | Wait::OwnMoverUnknown
-        | Wait::PlaceUnknown
-        | Wait::OwnerUnknown
-        | Wait::SharingUnknown
-        | Wait::RepositoryUnreadable
-        | Wait::NamespaceUnreadable => Outcome::Unknown,
-        Wait::ForeignManager
-        | Wait::OwnMoverRunning
-        | Wait::OwnResultUnread
-        | Wait::PolicyUnreadable
-        | Wait::CascadeUnreadable
-        | Wait::SharedWithPending
-        | Wait::RepositoryMismatch
-        | Wait::SourceNotRecorded
-        | Wait::RepositoryNotConnected
-        | Wait::RepositorySuspended
-        | Wait::DeletionsPaused
-        | Wait::MemberTooLarge => Outcome::Waits,
-    }
+/// The cluster after the deletion, with all that the operator recorded before.
+pub fn after(cluster: &mut Cluster, target: &Target, now: Timestamp) -> Result<simulate::Simulated> {
+    // Deletion times are whole seconds: one of this very second comes after what was recorded.
+    let before = now.checked_sub(SignedDuration::from_secs(1)).unwrap_or(now);
+    cluster.record(before)?;
+    simulate::delete(cluster, target, now)
 }
 
-/// The word for why: of the verdict where its turn comes by itself.
-fn reason(decision: &Decision, outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Deleted => decision.verdict.reason(),
-        Outcome::Held | Outcome::Kept | Outcome::Waits | Outcome::Unknown => decision.reason(),
-    }
-}
-
-type Group = (Outcome, &'static str);
+/// Outcome, rule and reason.
+type Group = (Outcome, u8, &'static str);
 
 struct Told<'a> {
     after: &'a simulate::Simulated,
@@ -200,7 +121,7 @@ struct Told<'a> {
     /// What would become of those that are being deleted already if nothing else were.
     otherwise: HashMap<String, (Outcome, &'static str)>,
     /// UIDs not yet met in a decision.
-    unmet: Vec<String>,
+    unmet: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -231,7 +152,7 @@ impl<'a> Told<'a> {
             sizes: sizes.collect(),
             parts: BTreeMap::new(),
             otherwise,
-            unmet: after.asked.iter().cloned().collect(),
+            unmet: after.asked.clone(),
             after,
         })
     }
@@ -250,13 +171,9 @@ impl<'a> Told<'a> {
             let Some(member) = members.get(decision.uid.as_str()) else {
                 continue;
             };
-            let plan = foreseen
-                .plan
-                .repositories
-                .iter()
-                .find(|plan| Some(&plan.key) == decision.repository.as_ref());
-            let outcome = outcome(decision, partly);
-            let reason = reason(decision, outcome);
+            let plan = foreseen.plan_of(decision);
+            let judged = Judged::of(decision, member, plan, partly);
+            let (outcome, reason) = (judged.outcome, judged.reason);
             let asked = self.after.asked.contains(&decision.uid);
             // Of the others, only those that this deletion meets.
             if !asked && !touched && self.otherwise.get(&decision.uid) == Some(&(outcome, reason)) {
@@ -268,24 +185,16 @@ impl<'a> Told<'a> {
                 part.pending = plan.count;
                 part.at_least = partly;
             }
-            let message = match (outcome, plan) {
-                (Outcome::Unknown, Some(plan))
-                    if decision.verdict.deletes() && decision.not_yet.is_none() =>
-                {
-                    perhaps(plan)
-                }
-                _ => without_commands(&describe(WORDS, member, decision, plan)).to_owned(),
-            };
             let rows = if asked { &mut part.asked } else { &mut part.already };
-            let row = rows.entry((outcome, reason)).or_insert_with(|| Row {
+            let row = rows.entry((outcome, judged.rule, reason)).or_insert_with(|| Row {
                 outcome,
                 count: 0,
                 bytes: 0,
                 unknown_size: 0,
-                rule: decision.rule.number(),
-                rule_name: decision.rule.name(),
+                rule: judged.rule,
+                rule_name: judged.rule_name,
                 reason,
-                message,
+                message: judged.message,
                 snapshots: Vec::new(),
             });
             row.count += 1;
@@ -295,7 +204,7 @@ impl<'a> Told<'a> {
             }
             row.snapshots
                 .push(format!("{}/{}", member.namespace, member.name));
-            self.unmet.retain(|uid| *uid != decision.uid);
+            self.unmet.remove(&decision.uid);
         }
     }
 
@@ -324,27 +233,6 @@ impl<'a> Told<'a> {
             .collect();
         (parts, self.unmet.len())
     }
-}
-
-fn perhaps(plan: &RepositoryPlan) -> String {
-    format!(
-        "{} pending deletions can be seen and the threshold is {}: it is deleted if fewer than {} others are pending in namespaces that you may not read, else held.",
-        plan.count,
-        plan.threshold.unwrap_or_default(),
-        (plan.threshold.unwrap_or_default() as usize).saturating_sub(plan.count)
-    )
-}
-
-/// The sentence that says how a hold ends.
-fn to_release(key: &RepositoryKey) -> String {
-    let scope = key
-        .namespace()
-        .map(|namespace| format!(" -n {namespace}"))
-        .unwrap_or_default();
-    let object = format!("{}/{}", key.kind().to_lowercase(), key.name());
-    format!(
-        "Somebody with the verb acknowledge on {key} would have to run `kubectl holdfast release {object}{scope}`; `kubectl holdfast reject {object}{scope}` keeps the data and lets the objects go."
-    )
 }
 
 fn remarks(cluster: &Cluster, target: &Target, parts: &[Part], unguarded: usize) -> Vec<String> {
@@ -376,6 +264,25 @@ fn remarks(cluster: &Cluster, target: &Target, parts: &[Part], unguarded: usize)
         ));
     }
     notes
+}
+
+/// A repository on a claim of the namespace goes with the claim: no rule of ours keeps a volume.
+fn volumes(before: &Cluster, target: &Target) -> Vec<String> {
+    let Target::Namespace(namespace) = target else {
+        return Vec::new();
+    };
+    before
+        .repositories
+        .iter()
+        .filter(|view| view.key.namespace() == Some(namespace.as_str()))
+        .filter_map(|view| {
+            let (claim, _) = view.filesystem()?;
+            Some(format!(
+                "The {} lies on the claim {claim} of this namespace, which goes with it: what is kept in it is only as safe as that volume, look at its reclaim policy.",
+                view.key
+            ))
+        })
+        .collect()
 }
 
 fn is_cluster(part: &Part) -> bool {

@@ -8,11 +8,13 @@
 mod judge;
 mod render;
 mod simulate;
+mod words;
 
 use anyhow::Result;
 use jiff::Timestamp;
 
-pub use judge::{Forecast, Outcome, forecast, outcome};
+pub use judge::{Forecast, after, forecast};
+pub use words::{Judged, Outcome, to_release};
 
 use crate::connect::Connection;
 use crate::read;
@@ -60,4 +62,4 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

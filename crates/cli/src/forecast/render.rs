@@ -54,9 +54,9 @@ pub fn table(found: &Forecast, style: Style) -> String {
 
 fn said(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Deleted => "with its data",
+        Outcome::Deleted => "with data deleted",
         Outcome::Held => "held",
-        Outcome::Kept => "with its data kept",
+        Outcome::Kept => "with data kept",
         Outcome::Waits => "waiting",
         Outcome::Unknown => "unknown",
     }
@@ -74,7 +74,7 @@ fn tell(part: &Part, style: Style) -> String {
     let title = part
         .repository
         .clone()
-        .unwrap_or_else(|| "no repository that is there".to_owned());
+        .unwrap_or_else(|| "no repository object that is known".to_owned());
     let at_least = if part.at_least { "at least " } else { "" };
     let counted = match part.threshold {
         None => String::new(),

@@ -32,8 +32,7 @@ pub fn table(found: &Found, namespace: Option<&str>, now: Timestamp, style: Styl
             text.push_str(&details(wave, style));
         }
         text.push_str(&format!(
-            "\nTo keep the data and let the objects go: {}\nFor one Snapshot alone: {}\n",
-            style.strong("kubectl holdfast reject KIND/NAME"),
+            "\nTo keep the data of one Snapshot alone and let its object go:\n    {}\n",
             style.strong(&format!(
                 "kubectl -n NAMESPACE annotate snapshot/NAME {}=\"\"",
                 names::SKIP_SNAPSHOT_CLEANUP
@@ -95,10 +94,11 @@ fn details(wave: &Wave, style: Style) -> String {
     let title = style.bad(&wave.title());
     match &wave.command {
         Some(command) => format!(
-            "\n{title}\n  {}\n  To delete all that is held here, run:\n    {}\n  which does the same as:\n    {}\n",
+            "\n{title}\n  {}\n  To delete all that is held here, run:\n    {}\n  which does the same as:\n    {}\n  To keep the data of all of them and let the objects go, run:\n    {}\n",
             without_commands(&wave.message),
             style.strong(&format!("kubectl holdfast release {}", wave.object())),
-            style.strong(command)
+            style.strong(command),
+            style.strong(&format!("kubectl holdfast reject {}", wave.object()))
         ),
         None => format!("\n{title}\n  {}\n", wave.message),
     }

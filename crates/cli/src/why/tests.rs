@@ -14,7 +14,7 @@ fn told(metadata: &Value, status: &Value) -> String {
         "apiVersion": names::API_VERSION, "kind": "Snapshot", "metadata": all, "spec": {}, "status": status,
     }))
     .unwrap();
-    tell(&snapshot, at("2026-01-02T03:10:00Z"), Style::PLAIN)
+    tell(&snapshot, None, at("2026-01-02T03:10:00Z"), Style::PLAIN)
 }
 
 fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
@@ -102,14 +102,4 @@ fn silence_of_the_operator_is_told_as_such() {
     let others = json!({ "deletionTimestamp": "2026-01-02T03:05:00Z", "finalizers": ["example.org/x"] });
     let text = told(&others, &json!({}));
     assert!(text.contains("still there because of example.org/x"), "{text}");
-}
-
-#[test]
-fn only_snapshots_can_be_explained() {
-    assert_eq!(name_of("snapshot/x").unwrap(), "x");
-    assert_eq!(name_of("kopiasnap/x").unwrap(), "x");
-    for bad in ["x", "pod/x", "snapshot/", "snapshot/a/b"] {
-        name_of(bad).expect_err(bad);
-    }
-    assert!(name_of("x").unwrap_err().to_string().contains("snapshot/x"));
 }

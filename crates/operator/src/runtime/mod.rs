@@ -1,6 +1,7 @@
 //! What every part of the operator stands on: leases, events, certificates, the HTTPS server, metrics.
 
 pub mod certs;
+pub mod clock;
 pub mod diff;
 pub mod endpoints;
 pub mod events;

@@ -5,11 +5,11 @@
 //!
 //! **Assumes.** The sink that receives dirty keys does not block.
 
+use crate::runtime::clock::Clock;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
 use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, SnapshotSchedule, names};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -24,7 +24,13 @@ use tokio::task::JoinSet;
 pub type Sink = Arc<dyn Fn(BTreeSet<Dirty>) + Send + Sync>;
 
 /// Starts all watches; none of them ends by itself.
-pub fn start(client: &Client, world: &Arc<World>, sink: &Sink, streaming_lists: bool) -> JoinSet<()> {
+pub fn start(
+    client: &Client,
+    world: &Arc<World>,
+    sink: &Sink,
+    streaming_lists: bool,
+    clock: &Clock,
+) -> JoinSet<()> {
     let all = watcher::Config::default();
     // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
     let all = if streaming_lists {
@@ -39,6 +45,7 @@ pub fn start(client: &Client, world: &Arc<World>, sink: &Sink, streaming_lists: 
         client,
         world,
         sink,
+        clock,
         set: JoinSet::new(),
     };
     spawn.kind(Kind::Repository, all.clone(), |mut r: Repository| {
@@ -83,6 +90,7 @@ struct Spawn<'a> {
     client: &'a Client,
     world: &'a Arc<World>,
     sink: &'a Sink,
+    clock: &'a Clock,
     set: JoinSet<()>,
 }
 
@@ -96,7 +104,7 @@ impl Spawn<'_> {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
-        let (world, sink) = (Arc::clone(self.world), Arc::clone(self.sink));
+        let (world, sink, clock) = (Arc::clone(self.world), Arc::clone(self.sink), self.clock.clone());
         self.set.spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
@@ -118,7 +126,7 @@ impl Spawn<'_> {
                     }
                 };
                 if let Some(change) = change {
-                    sink(world.apply(change, Timestamp::now()));
+                    sink(world.apply(change, clock.now()));
                 }
             }
         });

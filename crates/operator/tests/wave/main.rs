@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalog;
+mod conformance;
 mod edges;
 mod others;
 mod policy_deleted;
 mod prunes;
 mod server;
 mod story;
+mod sweep;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

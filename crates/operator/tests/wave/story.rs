@@ -5,6 +5,7 @@ use clap::Parser;
 use futures::future::BoxFuture;
 use holdfast_operator::context::{Context, Error, Queues};
 use holdfast_operator::protect::wave;
+use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
@@ -56,6 +57,7 @@ impl Story {
             client: client.clone(),
             world,
             settings: Settings::parse_from(["holdfast-operator", "--namespace", "holdfast-system"]),
+            clock: Clock::system(),
             leadership: leadership.clone(),
             events: Events::new(client, "test"),
             metrics: Arc::new(Metrics::new()),

@@ -76,7 +76,7 @@ pub async fn arrived(
         .filter_map(|r| r.size_bytes)
         .fold(0u64, u64::saturating_add);
     record(ctx, view, |status| {
-        let now = Timestamp::now();
+        let now = ctx.clock.now();
         status.storage_stats = Some(StorageStats {
             snapshot_count: i64::try_from(listing.len()).ok(),
             total_size: i64::try_from(total).ok(),
@@ -96,7 +96,7 @@ pub async fn void(ctx: &Context, view: &RepositoryView, request: &Request, why: 
     record(ctx, view, |status| {
         let catalog = status.catalog.take().unwrap_or_default();
         let outcome = Err(why.to_owned());
-        status.catalog = Some(due::ended(catalog, request, &outcome, Timestamp::now()));
+        status.catalog = Some(due::ended(catalog, request, &outcome, ctx.clock.now()));
     })
     .await
 }
@@ -235,7 +235,7 @@ async fn write_status(
     listed: &ListedSnapshot,
 ) -> Result<(), Error> {
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let status = row::status(view, listed, &ctx.cluster, generation, Timestamp::now());
+    let status = row::status(view, listed, &ctx.cluster, generation, ctx.clock.now());
     ctx.leadership.guard()?;
     match write::patch_status(&api, &key.name, version, status).await {
         // Removed in between: it is made again by the next scan.

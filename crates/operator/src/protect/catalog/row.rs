@@ -94,13 +94,12 @@ pub fn status(
         ),
     };
     let mut list = Vec::new();
-    for (kind, value) in [
-        (conditions::READY, true),
-        (conditions::RECONCILING, false),
-        (conditions::STALLED, false),
-    ] {
-        conditions::set(&mut list, kind, value, reason, &message, generation, now);
-    }
+    let all = conditions::Kstatus {
+        ready: true,
+        reconciling: false,
+        stalled: false,
+    };
+    all.set(&mut list, reason, &message, generation, now);
     let view = SnapshotStatusView {
         phase: Some(SnapshotPhase::Discovered),
         origin: Some(Origin::Discovered),

@@ -80,7 +80,7 @@ async fn prune(ctx: &Context, Prune { view, kept }: &Prune) -> Result<(), Error>
     let stamp = json!({ "metadata": { "annotations": {
         names::PRUNED_BY: "retention",
         // The time of this stamp, not of the pass: a long pass must not make the last stamps old.
-        names::PRUNED_AT: Timestamp::now().to_string(),
+        names::PRUNED_AT: ctx.clock.now().to_string(),
         names::PRUNED_KEPT: kept,
     } } });
     ctx.leadership.guard()?;

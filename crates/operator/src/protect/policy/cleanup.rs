@@ -140,7 +140,7 @@ async fn let_go(ctx: &Context, policy: &SnapshotPolicy, child: &SnapshotView) ->
     let key = child.key();
     let api: Api<SnapshotView> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let mut version = child.metadata.resource_version.clone();
-    if let Some(annotations) = mark(policy, child, Timestamp::now()) {
+    if let Some(annotations) = mark(policy, child, ctx.clock.now()) {
         let patch = json!({ "metadata": { "annotations": annotations } });
         ctx.leadership.guard()?;
         let judged = version.as_deref().unwrap_or_default();

@@ -24,7 +24,6 @@ use crate::world::views::SnapshotView;
 pub use decide::kept_now;
 use holdfast_api::names;
 use holdfast_core::deletion::breaker::strictest;
-use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -59,7 +58,7 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         snapshots,
         policy,
     };
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let decision = decide::decide(&facts, now);
     act::carry_out(ctx, key, &facts, decision, now).await
 }

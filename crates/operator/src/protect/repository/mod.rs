@@ -20,7 +20,6 @@ mod tests;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::world::keys::RepositoryKey;
-use jiff::Timestamp;
 
 /// One pass over one repository object.
 ///
@@ -35,7 +34,7 @@ pub async fn pass(ctx: &Context, key: &RepositoryKey) -> Result<Next, Error> {
         return Ok(Next::Settled);
     };
     let facts = observe::facts(ctx, view).await?;
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let step = decide::decide(&facts, now);
     act::carry_out(ctx, &facts, step, now).await
 }

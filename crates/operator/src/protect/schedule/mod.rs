@@ -15,7 +15,6 @@ use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::world::keys::ObjectKey;
 use holdfast_core::schedule::decide;
-use jiff::Timestamp;
 
 /// One pass over one schedule.
 ///
@@ -28,7 +27,7 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     if schedule.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let observed = observe::observe(ctx, key, schedule);
     let timetable = match &observed.timetable {
         Ok(timetable) => timetable,

@@ -20,7 +20,6 @@ pub use allowed::allows;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::world::keys::ObjectKey;
-use jiff::Timestamp;
 
 /// One pass over one Snapshot.
 ///
@@ -33,7 +32,7 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     if view.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
         return Ok(Next::Settled);
     }
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let facts = observe::facts(ctx, view).await?;
     let step = decide::decide(&facts, now);
     act::carry_out(ctx, &facts, step, now).await

@@ -59,7 +59,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         // Cold is unknown, never zero. Every lane is looked at when the last kind has arrived.
         return Ok(Next::After(Duration::from_secs(15)));
     }
-    let now = Timestamp::now();
+    let now = ctx.clock.now();
     let pending = ctx.world.pending(key);
     let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty();
     // Before anything of the lane is touched: a former leader's write ends in a conflict from here on.

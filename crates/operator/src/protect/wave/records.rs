@@ -7,17 +7,19 @@ use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::protect::catalog::due;
 use crate::runtime::{diff, write};
-use crate::world::keys::RepositoryKey;
+use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::RepositoryView;
 use holdfast_api::repository::{
     AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
 };
-use holdfast_api::{ClusterRepository, Repository, conditions, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_core::backoff;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
 use jiff::Timestamp;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
+use kube::core::PartialObjectMeta;
+use kube::{Resource, ResourceExt};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -114,6 +116,11 @@ fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionS
 /// # Errors
 /// [`Error`].
 pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
+    // A watch that hangs while that of the repositories goes on would show no latched member pending.
+    let clears = |r: &RepositoryPlan| r.held_through == LatchChange::Clear;
+    if plan.repositories.iter().any(clears) && !knows_what_is_pending(ctx).await? {
+        return Err(Error::Conflict);
+    }
     for repository in &plan.repositories {
         let Some(view) = observed.repositories.get(&repository.key).cloned() else {
             continue;
@@ -143,6 +150,30 @@ pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Tim
         observed.repositories.insert(repository.key.clone(), after);
     }
     Ok(())
+}
+
+/// Live proof before a latch is cleared: whether every Snapshot that the API server says is being deleted is
+/// pending in the world as well. Asked once at the end of a wave.
+async fn knows_what_is_pending(ctx: &Context) -> Result<bool, Error> {
+    let api: Api<PartialObjectMeta<Snapshot>> = Api::all(ctx.client.clone());
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = api.list(&page).await?;
+        let unknown = list.items.iter().any(|live| {
+            let ours = live.finalizers().iter().any(|f| f == names::FINALIZER);
+            let known = ctx.world.snapshot(&ObjectKey::of(live));
+            let known =
+                known.is_some_and(|k| k.is_pending_deletion() && Some(k.uid()) == live.meta().uid.as_deref());
+            live.meta().deletion_timestamp.is_some() && ours && !known
+        });
+        if unknown {
+            return Ok(false);
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(true),
+        }
+    }
 }
 
 /// The delete Jobs of a repository cannot start or connect: one backoff, one condition, one event per transition.

@@ -1,0 +1,160 @@
+//! Shapes: what goes wrong where the deletion is carried out.
+
+use super::cluster::Step;
+use super::model::Trouble;
+use super::scene::{Scene, snapshot_path};
+use super::shapes::{Shape, fails_with, job, running, shape, skip, step, told};
+use holdfast_core::deletion::RepositoryKey;
+use holdfast_core::deletion::names::job_name;
+use serde_json::json;
+
+pub fn all() -> Vec<Shape> {
+    let long = |shape: Shape, seconds| Shape { seconds, ..shape };
+    vec![
+        long(shape("one of three fails once", |s| letter(s, 'F', 1)), 300),
+        long(
+            shape("one of three is still there, twice", |s| letter(s, 'S', 2)),
+            600,
+        ),
+        long(
+            told(
+                "one of three never matches, and is skipped",
+                |s| letter(s, 'M', 99),
+                || {
+                    vec![step(
+                        |o| {
+                            let s1 = o.by_path.get(&snapshot_path("s1"));
+                            s1.is_some_and(|s| s["status"]["deletion"]["attempts"].as_u64() >= Some(2))
+                        },
+                        snapshot_path("s1"),
+                        skip,
+                    )]
+                },
+            ),
+            600,
+        ),
+        long(
+            shape("the message is lost", |s| trouble(s, &[Trouble::MessageLost])),
+            300,
+        ),
+        long(
+            shape("the mover is killed half-way", |s| {
+                trouble(s, &[Trouble::KilledHalfWay])
+            }),
+            300,
+        ),
+        long(
+            shape("the repository cannot be reached, twice", |s| {
+                trouble(s, &[Trouble::Unreachable, Trouble::Unreachable]);
+            }),
+            400,
+        ),
+        long(
+            shape("a Job that does not start", |s| {
+                trouble(s, &[Trouble::NeverStarts])
+            }),
+            900,
+        ),
+        long(
+            told(
+                "a Job deleted by hand while it runs",
+                |s| trouble(s, &[]),
+                || {
+                    vec![Step {
+                        when: Box::new(running),
+                        then: Box::new(|o| {
+                            let path = job(o).map(|(path, _)| path.clone());
+                            path.and_then(|path| o.remove(&path));
+                        }),
+                    }]
+                },
+            ),
+            300,
+        ),
+        long(
+            told(
+                "a Job deleted by hand after it ended",
+                |s| trouble(s, &[]),
+                || {
+                    vec![Step {
+                        when: Box::new(|o| job(o).is_some_and(|(_, j)| !j["status"]["conditions"].is_null())),
+                        then: Box::new(|o| {
+                            let path = job(o).map(|(path, _)| path.clone());
+                            path.and_then(|path| o.remove(&path));
+                        }),
+                    }]
+                },
+            ),
+            300,
+        ),
+        long(
+            told(
+                "the password Secret is missing, then there",
+                without_secret,
+                || {
+                    vec![Step {
+                        when: Box::new(fails_with("MissingCredentialsSecret")),
+                        then: Box::new(|o| {
+                            o.put(
+                            SECRET,
+                            json!({ "apiVersion": "v1", "metadata": { "name": "key", "namespace": "backup" }, "data": { "KOPIA_PASSWORD": "eA==" } }),
+                        );
+                        }),
+                    }]
+                },
+            ),
+            300,
+        ),
+        long(
+            told("a Job that is not ours has the name", name_taken, || {
+                vec![Step {
+                    when: Box::new(fails_with("JobNameTaken")),
+                    then: Box::new(|o| _ = o.remove(&taken())),
+                }]
+            }),
+            300,
+        ),
+    ]
+}
+
+const SECRET: &str = "/api/v1/namespaces/backup/secrets/key";
+
+fn three(scene: &mut Scene<'_>) {
+    scene.repository("nas", "id", 10);
+    scene.deleted(3);
+}
+
+fn letter(scene: &mut Scene<'_>, letter: char, times: u32) {
+    three(scene);
+    scene.model.letters.insert("id-s1".to_owned(), (letter, times));
+}
+
+fn trouble(scene: &mut Scene<'_>, runs: &[Trouble]) {
+    three(scene);
+    scene.model.trouble.extend(runs.iter().copied().enumerate());
+}
+
+fn without_secret(scene: &mut Scene<'_>) {
+    three(scene);
+    scene.objects.remove(SECRET);
+}
+
+fn taken() -> String {
+    let uids = ["u-s0".to_owned(), "u-s1".to_owned(), "u-s2".to_owned()];
+    let nas = RepositoryKey::Repository {
+        namespace: "backup".to_owned(),
+        name: "nas".to_owned(),
+    };
+    let name = job_name(&nas, &uids).unwrap();
+    format!("/apis/batch/v1/namespaces/backup/jobs/{name}")
+}
+
+fn name_taken(scene: &mut Scene<'_>) {
+    three(scene);
+    let path = taken();
+    let name = path.rsplit('/').next().unwrap();
+    scene.objects.put(
+        &path,
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": "backup" }, "spec": {} }),
+    );
+}
