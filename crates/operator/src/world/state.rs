@@ -562,7 +562,14 @@ impl State {
                 let keys = self.by_unique_id.get(id).into_iter().flatten();
                 keys.filter_map(|k| self.repositories.get(k).cloned()).collect()
             }
-            LaneKey::Unconnected(key) => self.repositories.get(key).cloned().into_iter().collect(),
+            // Once connected it belongs to its physical lane: this one is empty, whoever still asks for it.
+            LaneKey::Unconnected(key) => self
+                .repositories
+                .get(key)
+                .filter(|r| r.unique_id().is_none())
+                .cloned()
+                .into_iter()
+                .collect(),
             LaneKey::Unresolved => Vec::new(),
         }
     }

@@ -206,6 +206,13 @@ fn pending_members_move_with_the_unique_id_of_their_repository() {
     let dirty = world.apply(Change::Set(repository("new", Some("v"))), at(2));
     assert!(dirty.contains(&Dirty::Lane(lane("v"))));
     assert_eq!(names(&world, &lane("v")), ["s"]);
+    // A pass over the lane it came from would judge by a part of the wave, and clear the latch of the whole.
+    assert!(names(&world, &LaneKey::Unconnected(key("new"))).is_empty());
+    assert!(
+        world
+            .repositories_of(&LaneKey::Unconnected(key("new")))
+            .is_empty()
+    );
 }
 
 #[test]

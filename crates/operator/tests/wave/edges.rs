@@ -162,6 +162,27 @@ async fn skipping_a_member_in_flight_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_connected_repository_has_no_lane_of_an_unconnected_one() {
+    let story = Story::new(10);
+    story.snapshot("a", json!({}));
+    story.pass().await;
+    let (path, job) = story.job().unwrap();
+    story
+        .server
+        .edit(&path, |job| job["status"] = json!({ "active": 1 }));
+    story.server.edit(&snapshot_path("a"), |s| {
+        s["metadata"]["annotations"]["kopiur.home-operations.com/skip-snapshot-cleanup"] = json!("");
+    });
+    // What a process marks at its start, before it knows that the object is connected.
+    story.pass_unconnected().await;
+    let a = story
+        .server
+        .get(&snapshot_path("a"))
+        .expect("in flight: its result decides");
+    assert_eq!(a["status"]["deletion"]["job"], job["metadata"]["name"]);
+}
+
+#[tokio::test]
 async fn a_repository_object_that_goes_while_its_job_runs_lets_the_result_decide() {
     let story = Story::new(10);
     story.snapshot("a", json!({}));

@@ -13,7 +13,7 @@ use holdfast_operator::runtime::queue::Next;
 use holdfast_operator::runtime::results::Results;
 use holdfast_operator::runtime::review::{Reviewer, Reviews, Unavailable, Verdict};
 use holdfast_operator::settings::Settings;
-use holdfast_operator::world::keys::LaneKey;
+use holdfast_operator::world::keys::{LaneKey, RepositoryKey};
 use holdfast_operator::world::views::{JobView, RepositoryView};
 use holdfast_operator::world::{Change, Observed, World};
 use jiff::{SignedDuration, Timestamp};
@@ -160,6 +160,16 @@ impl Story {
 
     pub async fn pass_unresolved(&self) {
         wave::pass(&self.ctx, &LaneKey::Unresolved).await.expect("a pass");
+    }
+
+    pub async fn pass_unconnected(&self) {
+        let nas = RepositoryKey::Repository {
+            namespace: "backup".to_owned(),
+            name: "nas".to_owned(),
+        };
+        wave::pass(&self.ctx, &LaneKey::Unconnected(nas))
+            .await
+            .expect("a pass");
     }
 
     /// Takes the repository out of the world although it is there.

@@ -193,6 +193,14 @@ impl Rules {
     fn released(&mut self, objects: &Objects, model: &Model, path: &str, snapshot: &Value) {
         let id = id(snapshot);
         let kept = kept(objects, snapshot);
+        let uid = text(&snapshot["metadata"]["uid"]);
+        let riding = of(objects, "jobs").any(|(_, job)| {
+            let running = job["status"]["active"].as_i64() > Some(0);
+            running && text(annotated(job, MEMBERS)).split(',').any(|m| m == uid)
+        });
+        if riding {
+            self.break_(format!("{path} was released while a Job deletes its data"));
+        }
         if model.has(id) && kept.is_none() {
             self.break_(format!(
                 "{path} was released over data that is there, and no rule keeps it"

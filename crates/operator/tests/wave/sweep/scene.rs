@@ -13,6 +13,7 @@ pub const SKIP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 pub const ALLOW: &str = "kopiur.home-operations.com/allow-mass-deletion";
 pub const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
 pub const PRUNED_AT: &str = "kopiur.home-operations.com/pruned-at";
+pub const PRUNED_KEPT: &str = holdfast_api::names::PRUNED_KEPT;
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 pub const ORIGIN: &str = "kopiur.home-operations.com/origin";
 pub const OP: &str = "kopiur.home-operations.com/op";
@@ -101,6 +102,11 @@ impl Scene<'_> {
         self.snapshot_in("backup", name, change);
     }
 
+    /// A live Snapshot in whose favour the stamped ones were pruned.
+    pub fn kept(&mut self) {
+        self.snapshot("kept", |_| {});
+    }
+
     pub fn snapshot_in(&mut self, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let mut object = json!({
             "apiVersion": API, "kind": "Snapshot",
@@ -181,6 +187,7 @@ pub fn stamped(snapshot: &mut Value, second: i64) {
     delete(snapshot, second);
     snapshot["metadata"]["annotations"][PRUNED_BY] = json!("retention");
     snapshot["metadata"]["annotations"][PRUNED_AT] = json!(at(second));
+    snapshot["metadata"]["annotations"][PRUNED_KEPT] = json!("id-kept");
 }
 
 /// Status and reason of a condition.

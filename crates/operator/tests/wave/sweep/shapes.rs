@@ -195,6 +195,7 @@ fn breaker() -> Vec<Shape> {
         shape("threshold 0", |s| wave(s, 3, 0)),
         shape("prunes beside nothing", |s| {
             s.repository("nas", "id", 2);
+            s.kept();
             for n in 0..3 {
                 s.snapshot(&format!("s{n}"), |o| stamped(o, n));
             }
@@ -284,6 +285,7 @@ fn future(scene: &mut Scene<'_>) {
 
 fn held_and_pruned(scene: &mut Scene<'_>) {
     wave(scene, 2, 2);
+    scene.kept();
     for n in 0..2 {
         scene.snapshot(&format!("p{n}"), |o| stamped(o, 3 + n));
     }

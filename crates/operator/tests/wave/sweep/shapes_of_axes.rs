@@ -222,6 +222,7 @@ fn everything(scene: &mut Scene<'_>) {
         r["spec"]["deletionProtection"]["threshold"] = json!(3)
     });
     scene.deleted(3);
+    scene.kept();
     for n in 0..2 {
         scene.snapshot(&format!("p{n}"), |o| stamped(o, 20 + n));
     }
