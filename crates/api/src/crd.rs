@@ -102,11 +102,6 @@ pub mod rules {
             "spec.copyMethod: Snapshot and Clone are not supported by this release: use Direct",
         ),
         rule(
-            "spec.deletion",
-            "self.onPolicyDelete != 'Delete'",
-            "spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain",
-        ),
-        rule(
             "spec.sources[]",
             "has(self.pvc)",
             "spec.sources[].pvc is required: name a claim of this namespace",

@@ -43,6 +43,9 @@ pub const WORKS_FOR: &str = "kopiur.home-operations.com/works-for";
 /// Finalizer on every Snapshot, added before any work starts.
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 
+/// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
+pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
+
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
 /// Label: the SnapshotSchedule that produced a Snapshot.

@@ -297,10 +297,7 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
     }
     if let Some(PolicyDeletion { on_policy_delete }) = deletion {
         match on_policy_delete {
-            CascadePolicy::Retain => {}
-            CascadePolicy::Delete => {
-                no.say("spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain");
-            }
+            CascadePolicy::Retain | CascadePolicy::Delete => {}
             CascadePolicy::Unknown => {
                 no.say("spec.deletion.onPolicyDelete has a value of a newer release: update Holdfast");
             }

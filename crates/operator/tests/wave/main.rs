@@ -5,6 +5,7 @@ mod catalog;
 mod conformance;
 mod edges;
 mod others;
+mod policy_deleted;
 mod prunes;
 mod server;
 mod story;
