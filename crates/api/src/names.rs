@@ -129,6 +129,8 @@ pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
 pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
 /// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
 pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";
+/// The ValidatingWebhookConfiguration of the gate.
+pub const GATE_CONFIGURATION: &str = "holdfast-quota";
 /// Label on an Artifact: the namespace it is charged to.
 pub const ARTIFACT_NAMESPACE_LABEL: &str = "ledger.backups.cozystack.io/namespace";
 /// Field manager of the published figures.
