@@ -46,6 +46,9 @@ pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 /// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
 pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
 
+/// Finalizer on every SnapshotSchedule, added before it has children: what it says at its end reaches them first.
+pub const SCHEDULE_FINALIZER: &str = "kopiur.home-operations.com/schedule-cleanup";
+
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
 /// Label: the SnapshotSchedule that produced a Snapshot.
