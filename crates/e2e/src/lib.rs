@@ -12,6 +12,7 @@ pub mod jobs;
 pub mod kill;
 pub mod lab;
 pub mod objects;
+pub mod platform;
 pub mod pods;
 pub mod progress;
 pub mod scenario;
