@@ -4,7 +4,7 @@ use crate::support::*;
 use holdfast_core::deletion::messages::*;
 use holdfast_core::deletion::*;
 
-const WORDS: Words<'static> = Words {
+pub const WORDS: Words<'static> = Words {
     allow_mass_deletion: "kopiur.home-operations.com/allow-mass-deletion",
     skip_snapshot_cleanup: "kopiur.home-operations.com/skip-snapshot-cleanup",
 };
