@@ -95,6 +95,8 @@ pub const STATUS_MANAGER: &str = "holdfast-status";
 
 /// The operator's namespace, as the chart installs it.
 pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
+/// Name of the leader Lease of the Kopia operator, which manages the same API group.
+pub const FOREIGN_LEASE: &str = "kopiur-leader";
 /// Name of the leader Lease.
 pub const LEADER_LEASE: &str = "holdfast-leader";
 /// Prefix of the lane Leases (`docs/design.md` 3.6).

@@ -12,6 +12,7 @@
 //! [`fire`], [`justified`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
 //! [`foresee`] is for those who ask what a pass would decide.
 
+mod beside;
 mod facts;
 mod fire;
 pub mod foresee;
@@ -61,6 +62,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(Duration::from_secs(15)));
     }
     let now = ctx.clock.now();
+    if let Some(who) = ctx.foreign.alive() {
+        return beside::pass(ctx, key, &who, now).await;
+    }
     let pending = ctx.world.pending(key);
     let objects = ctx.world.repositories_of(key);
     let latched = objects.iter().any(|r| r.protection().held_through.is_some());
@@ -134,15 +138,14 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(
-        &ctx.world,
-        &ctx.settings.namespace,
-        key,
-        &[],
-        &proven::Proven::default(),
-        &Live::default(),
-    );
+    let observed = facts_of(ctx, key, &Live::default());
     wave(&observed.lane, &settings(ctx), now)
+}
+
+/// A lane as the world alone tells it.
+fn facts_of(ctx: &Context, key: &LaneKey, live: &Live) -> observe::Observed {
+    let home = &ctx.settings.namespace;
+    observe::lane(&ctx.world, home, key, &[], &proven::Proven::default(), live)
 }
 
 fn has_window(repository: &RepositoryView) -> bool {
