@@ -4,6 +4,7 @@
 mod catalog;
 mod conformance;
 mod edges;
+mod foreign;
 mod others;
 mod policy_deleted;
 mod prunes;

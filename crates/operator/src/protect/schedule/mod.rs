@@ -10,8 +10,6 @@
 mod act;
 mod cleanup;
 mod observe;
-#[cfg(test)]
-mod tests;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;

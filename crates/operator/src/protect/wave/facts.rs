@@ -9,12 +9,12 @@ use super::justified;
 use crate::world::NamespaceKnown;
 use crate::world::keys::LaneKey;
 use crate::world::views::{JobView, RepositoryView, ScheduleView, SnapshotView};
-use holdfast_api::shared::{CascadePolicy, DeletionPolicy, NamespaceDeletePolicy, Origin};
+use holdfast_api::shared::{CascadePolicy, DeletionPolicy, NamespaceDeletePolicy, Origin, duration};
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::guard::{self, effective_cascade, effective_policy};
 use holdfast_core::deletion::{
     Cascade, HeldCondition, MemberFacts, NamespaceState, OnNamespaceDelete, OwnMover, Owner, Place, Policy,
-    RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, Resolution, Sharing, Stamp,
+    RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, Resolution, Sharing, SlidingWindow, Stamp,
 };
 use holdfast_protocol::work::{BatchMember, Source};
 use jiff::Timestamp;
@@ -186,6 +186,19 @@ pub fn repository(view: &RepositoryView) -> RepositoryFacts {
             effective: a.effective,
             seen_at: a.seen_at,
         }),
+        sliding_window: view
+            .spec
+            .deletion_protection
+            .as_ref()
+            .and_then(|p| p.sliding_window.as_ref())
+            // One that cannot be read is a refused spec, which fires nothing.
+            .and_then(|window| {
+                Some(SlidingWindow {
+                    duration: duration(&window.duration)?,
+                    threshold: window.threshold,
+                })
+            }),
+        refused_acknowledgement: protection.invalid_acknowledgement,
         held_through: protection.held_through,
         backoff_until: protection.jobs.and_then(|j| j.next_attempt_at),
     }

@@ -214,6 +214,8 @@ pub fn lane(
             .collect(),
         members,
         unplaced,
+        latch: proven.latch.clone(),
+        fired: proven.fired.clone(),
         live: live_batch(jobs),
         cache: if world.is_synced() {
             Cache::Synced

@@ -8,6 +8,7 @@ use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, ScheduleView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
 use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use holdfast_core::deletion::{Fired, LaneLatch};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use kube::api::Api;
@@ -28,6 +29,10 @@ pub struct Proven {
     pub schedules: BTreeMap<ObjectKey, ScheduleView>,
     /// Backup Jobs that were looked for and are not there.
     pub absent_jobs: BTreeSet<ObjectKey>,
+    /// What the lane itself remembers of a hold.
+    pub latch: Option<LaneLatch>,
+    /// What was fired lately; only read for a sliding window.
+    pub fired: Vec<Fired>,
     /// Backup Jobs that are there although the world does not have them.
     pub present_jobs: BTreeMap<ObjectKey, Arc<JobView>>,
 }
