@@ -1,12 +1,14 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod catalog;
 mod conformance;
 mod edges;
 mod others;
 mod policy_deleted;
 mod prunes;
+mod reappeared;
 mod server;
 mod story;
 mod sweep;
