@@ -1,6 +1,7 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod catalog;
 mod conformance;
 mod edges;
@@ -8,6 +9,7 @@ mod foreign;
 mod others;
 mod policy_deleted;
 mod prunes;
+mod reappeared;
 mod schedule_deleted;
 mod server;
 mod story;

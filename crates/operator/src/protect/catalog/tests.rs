@@ -111,6 +111,7 @@ fn scan_with(
         listing,
         snapshots,
         touched: &touched,
+        watched: &HashSet::new(),
     };
     let Plan {
         create,

@@ -133,7 +133,7 @@ fn stats(taken: &TakenSnapshot) -> Stats {
 /// What a Job's end means. Only a whole outcome for this very object counts.
 fn judge(uid: &str, state: JobState, read: &Read) -> Result<TakenSnapshot, RunFailure> {
     match read {
-        Read::Unreadable(why) => Err(RunFailure {
+        Read::Unreadable(why) | Read::Silent(why) => Err(RunFailure {
             class: "MoverLeftNoResult".into(),
             message: format!(
                 "The mover left no result: {why}. Nothing is recorded; what it may have written stays in the repository."
