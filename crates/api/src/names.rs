@@ -46,6 +46,9 @@ pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 /// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
 pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
 
+/// Finalizer on every SnapshotSchedule, added before it has children: what it says at its end reaches them first.
+pub const SCHEDULE_FINALIZER: &str = "kopiur.home-operations.com/schedule-cleanup";
+
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
 /// Label: the SnapshotSchedule that produced a Snapshot.
@@ -102,3 +105,38 @@ pub const PASSWORD_KEY: &str = "KOPIA_PASSWORD";
 
 /// Threshold of the breaker when `deletionProtection.threshold` is absent.
 pub const DEFAULT_THRESHOLD: u32 = 10;
+
+/// API group of the platform's backup kinds.
+pub const BACKUPS_GROUP: &str = "backups.cozystack.io";
+/// API group of the platform's strategies, which are read only.
+pub const STRATEGY_GROUP: &str = "strategy.backups.cozystack.io";
+/// API group of the ledger's kinds.
+pub const LEDGER_GROUP: &str = "ledger.backups.cozystack.io";
+/// Version of all three groups.
+pub const BACKUPS_VERSION: &str = "v1alpha1";
+/// API group of applications when a reference names none.
+pub const APPLICATION_GROUP: &str = "apps.cozystack.io";
+
+/// Quota dimension: bytes that backups occupy.
+pub const QUOTA_SIZE: &str = "backups.cozystack.io/size";
+/// Quota dimension: things in storage.
+pub const QUOTA_COUNT: &str = "backups.cozystack.io/count";
+/// Quota dimension of the API server that is a trap: it refuses the record of a run that has ended
+/// (`docs/design.md` section 4).
+pub const NATIVE_BACKUP_COUNT: &str = "count/backups.backups.cozystack.io";
+/// Annotation on a strategy: what its driver can do, JSON (`docs/design.md` 4.2).
+pub const CAPABILITIES: &str = "ledger.backups.cozystack.io/capabilities";
+/// Annotation on a ResourceQuota: what the published figures are made of, JSON.
+pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
+/// Annotation on a BackupStore: the token of the pending release that an administrator allows.
+pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
+/// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
+pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";
+/// The ValidatingWebhookConfiguration of the gate.
+pub const GATE_CONFIGURATION: &str = "holdfast-quota";
+/// Label on an Artifact: the namespace it is charged to.
+pub const ARTIFACT_NAMESPACE_LABEL: &str = "ledger.backups.cozystack.io/namespace";
+/// Field manager of the published figures.
+pub const QUOTA_MANAGER: &str = "holdfast-quota";
+/// Verb on `artifacts` and `backupstores` that writing off a record and approving a release need.
+pub const WRITE_OFF_VERB: &str = "write-off";

@@ -17,6 +17,7 @@ pub mod pods;
 pub mod progress;
 pub mod scenario;
 pub mod seed;
+pub mod standin;
 pub mod wait;
 
 pub use lab::Lab;

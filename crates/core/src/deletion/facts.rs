@@ -166,7 +166,8 @@ pub struct MemberFacts {
     pub restamped: bool,
     /// What becomes of the data: [`crate::deletion::guard::effective_policy`], not `spec.deletionPolicy`.
     pub policy: Policy,
-    /// `spec.onScheduleDelete`; absent is Retain.
+    /// What the schedule's end means for the data: [`crate::deletion::guard::effective_cascade`], not
+    /// `spec.onScheduleDelete`.
     pub cascade: Cascade,
     /// The SnapshotSchedule that owns it.
     pub owner: Owner,

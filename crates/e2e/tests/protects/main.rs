@@ -6,7 +6,7 @@ mod a_read_only_repository_releases_nothing;
 mod a_replaced_schedule_has_gone;
 mod a_rescue_fires_nothing;
 mod a_run_that_is_deleted_is_stopped_and_read;
-// mod a_tightening_edit_wins;
+mod a_tightening_edit_wins;
 mod a_torn_down_namespace_deletes_when_asked;
 mod an_acknowledgement_covers_what_is_not_after_it;
 mod an_orphaned_schedule_decides_nothing;

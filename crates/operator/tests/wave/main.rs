@@ -7,6 +7,7 @@ mod edges;
 mod others;
 mod policy_deleted;
 mod prunes;
+mod schedule_deleted;
 mod server;
 mod story;
 mod sweep;
