@@ -26,6 +26,12 @@ const KINDS: [&str; 5] = [
     "Snapshot",
 ];
 
+/// The definitions of what backs up; those of what only counts stay.
+fn definitions() -> Vec<String> {
+    let ours = crd::all().into_iter().filter(|c| c.spec.group == names::GROUP);
+    ours.map(|c| c.name_any()).collect()
+}
+
 /// Every object of ours in the cluster, `kind namespace/name`.
 async fn everything(lab: &Lab) -> Result<Vec<String>> {
     let mut found = Vec::new();
@@ -109,7 +115,7 @@ async fn definitions_go_and_the_data_stays() -> Result<()> {
     }
     let api: Api<CustomResourceDefinition> = Api::all(lab.client.clone());
     let mut stored = Vec::new();
-    for name in crd::all().iter().map(ResourceExt::name_any) {
+    for name in definitions() {
         stored.push(api.get(&name).await?);
     }
     let scenario = Scenario::with_repository(&lab, "uninstalls", None).await?;
@@ -154,9 +160,8 @@ async fn definitions_go_and_the_data_stays() -> Result<()> {
 async fn uninstall(scenario: &Scenario, api: &Api<CustomResourceDefinition>) -> Result<()> {
     let watch = Watch::start(&scenario.lab.client, &scenario.namespace).await?;
     scenario.seeded("nightly", "Delete", 5).await?;
-    for definition in crd::all() {
-        api.delete(&definition.name_any(), &DeleteParams::default())
-            .await?;
+    for name in definitions() {
+        api.delete(&name, &DeleteParams::default()).await?;
     }
     none_left(api).await?;
     assert!(watch.all().is_empty(), "a delete Job existed");
