@@ -179,7 +179,7 @@ pub mod rules {
     pub const STORE: &[Rule] = &[
         rule(
             "spec.layout",
-            r"self.path.matches('^(([A-Za-z0-9._-]+|\{namespace\}|\{application\}|\{any\})/)*\{artifact\.\.\.\}$')",
+            r"self.path.matches(r'^(([A-Za-z0-9._-]+|\{namespace\}|\{application\}|\{any\})/)*\{artifact\.\.\.\}$')",
             "spec.layout.path is made of words, {namespace}, {application} and {any}, joined by '/', and ends with {artifact...}",
         ),
         rule(

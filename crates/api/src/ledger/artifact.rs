@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     plural = "artifacts",
     status = "ArtifactStatus",
     derive = "PartialEq",
-    selectable = "spec.namespace",
+    selectable = ".spec.namespace",
     printcolumn = r#"{"name":"Namespace","type":"string","jsonPath":".spec.namespace"}"#,
     printcolumn = r#"{"name":"Kind","type":"string","priority":1,"jsonPath":".spec.applicationRef.kind"}"#,
     printcolumn = r#"{"name":"Application","type":"string","jsonPath":".spec.applicationRef.name"}"#,
@@ -183,10 +183,9 @@ pub enum ArtifactState {
     Released,
     /// An administrator decided not to charge it. The bytes may be there.
     WrittenOff,
-    /// Written by a newer version, or not written yet.
+    /// Written by a newer version, or not written yet. In the schema, because a default has to be.
     #[default]
     #[serde(other)]
-    #[schemars(skip)]
     Unknown,
 }
 

@@ -10,6 +10,7 @@ use super::facts;
 use super::observe::Observed;
 use super::proven::Proven;
 use crate::context::{Context, Error};
+use crate::runtime::read;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
 use crate::world::{NamespaceKnown, World};
@@ -122,7 +123,7 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
     live.recorders = Some((ids, recorders));
     for key in schedules {
         let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
-        let found = api.get_opt(&key.name).await?;
+        let found = read::find(&api, &key.name).await?;
         live.schedules.insert(key, found);
     }
     for name in namespaces {
@@ -191,11 +192,11 @@ async fn repository(ctx: &Context, key: &RepositoryKey) -> Result<Option<Reposit
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {
             let api: Api<Repository> = Api::namespaced(client, namespace);
-            api.get_opt(name).await?.map(RepositoryView::namespaced)
+            read::find(&api, name).await?.map(RepositoryView::namespaced)
         }
         RepositoryKey::ClusterRepository { name } => {
             let api: Api<ClusterRepository> = Api::all(client);
-            api.get_opt(name).await?.map(RepositoryView::cluster)
+            read::find(&api, name).await?.map(RepositoryView::cluster)
         }
     })
 }

@@ -4,6 +4,7 @@
 //! **Promises.** Absence in a cache frees nothing. One read for each distinct object.
 
 use crate::context::{Context, Error};
+use crate::runtime::read;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, ScheduleView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
@@ -95,7 +96,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
     }
     for key in schedules {
         let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
-        if let Some(found) = api.get_opt(&key.name).await? {
+        if let Some(found) = read::find(&api, &key.name).await? {
             proven.schedules.insert(key, found);
         }
     }
@@ -104,7 +105,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
         if ctx.world.policy(&key).is_none() {
             let api: Api<PartialObjectMeta<SnapshotPolicy>> =
                 Api::namespaced(ctx.client.clone(), &key.namespace);
-            if api.get_opt(&key.name).await?.is_some() {
+            if read::find(&api, &key.name).await?.is_some() {
                 proven.policies.insert(key);
             }
         }
@@ -126,11 +127,11 @@ async fn repository_exists(ctx: &Context, key: &RepositoryKey) -> Result<bool, E
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {
             let api: Api<PartialObjectMeta<Repository>> = Api::namespaced(client, namespace);
-            api.get_opt(name).await?.is_some()
+            read::find(&api, name).await?.is_some()
         }
         RepositoryKey::ClusterRepository { name } => {
             let api: Api<PartialObjectMeta<ClusterRepository>> = Api::all(client);
-            api.get_opt(name).await?.is_some()
+            read::find(&api, name).await?.is_some()
         }
     })
 }

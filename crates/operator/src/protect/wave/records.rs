@@ -8,7 +8,7 @@ use crate::context::{Context, Error};
 use crate::protect::catalog::due;
 use crate::runtime::{diff, write};
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::RepositoryView;
+use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::repository::{
     AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
 };
@@ -17,7 +17,9 @@ use holdfast_core::backoff;
 use holdfast_core::deletion::look;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::split::{self, Follows, Silent};
-use holdfast_core::deletion::{AcknowledgementChange, LaneLatchChange, LatchChange, Plan, RepositoryPlan};
+use holdfast_core::deletion::{
+    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, Plan, ReleaseReason, RepositoryPlan, Verdict,
+};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -87,7 +89,10 @@ pub fn recorded(mut protection: DeletionProtectionStatus, plan: &RepositoryPlan)
 /// # Errors
 /// [`Error`].
 pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
-    let keeping = plan.decisions.iter().filter(|d| due::keeps_data(d.verdict));
+    let keeping = plan
+        .decisions
+        .iter()
+        .filter(|d| due::keeps_data(d.verdict) || was_stopped(ctx, d));
     let of: BTreeSet<RepositoryKey> = keeping.filter_map(|d| d.repository.clone()).collect();
     for key in of {
         let Some(view) = observed.repositories.get(&key).cloned() else {
@@ -104,6 +109,13 @@ pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Time
         observed.repositories.insert(key, after);
     }
     Ok(())
+}
+
+/// Nothing is recorded because the run was stopped: what it may have committed by then has no object.
+fn was_stopped(ctx: &Context, decision: &Decision) -> bool {
+    let released = decision.verdict == Verdict::Release(ReleaseReason::NothingRecorded);
+    let suspended = |job: &JobView| job.spec.suspend == Some(true);
+    released && ctx.world.jobs_of(&decision.uid).iter().any(|job| suspended(job))
 }
 
 fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionStatus) {
