@@ -5,6 +5,8 @@ mod batches;
 mod catalog;
 mod conformance;
 mod edges;
+mod lost_deletions;
+mod many_prunes;
 mod others;
 mod policy_deleted;
 mod prunes;
