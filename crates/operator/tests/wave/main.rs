@@ -6,6 +6,8 @@ mod catalog;
 mod conformance;
 mod edges;
 mod foreign;
+mod lost_deletions;
+mod many_prunes;
 mod others;
 mod policy_deleted;
 mod prunes;

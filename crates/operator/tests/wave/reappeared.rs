@@ -40,12 +40,17 @@ fn reappeared(story: &Story) -> Value {
 
 /// A whole listing that began after everything that was confirmed.
 async fn look(story: &Story, names: &[String]) {
-    let object: Repository = serde_json::from_value(repository(story)).unwrap();
-    let view = RepositoryView::namespaced(object);
     let listing: Vec<ListedSnapshot> = names.iter().map(|name| listed(name)).collect();
     // Longer after the batch than one takes, so that the listing is a proof.
-    let began = Timestamp::now() + SignedDuration::from_hours(1);
-    arrived(&story.ctx, &view, began, &Request::default(), &listing)
+    look_at(story, &listing, SignedDuration::from_hours(1)).await;
+}
+
+/// The same with whatever is listed, begun so long from now.
+pub async fn look_at(story: &Story, listing: &[ListedSnapshot], from_now: SignedDuration) {
+    let object: Repository = serde_json::from_value(repository(story)).unwrap();
+    let view = RepositoryView::namespaced(object);
+    let began = Timestamp::now() + from_now;
+    arrived(&story.ctx, &view, began, &Request::default(), listing)
         .await
         .unwrap();
 }

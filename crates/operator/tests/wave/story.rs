@@ -249,8 +249,6 @@ impl Story {
 
     /// The mover ends: with these letters, or without a result.
     pub fn finish(&self, path: &str, letters: Option<&str>, class: Option<&str>) {
-        let job = self.server.get(path).unwrap();
-        let name = job["metadata"]["name"].as_str().unwrap();
         let error = class.map(|class| json!({ "class": class, "message": "disk full" }));
         let mut message =
             json!({ "version": 1, "uniqueId": "id", "result": { "batch": { "letters": letters } } });
@@ -262,7 +260,13 @@ impl Story {
         } else {
             String::new()
         };
-        let well = letters.is_some() && class.is_none();
+        self.end(path, &message, letters.is_some() && class.is_none());
+    }
+
+    /// The mover ends with this message.
+    pub fn end(&self, path: &str, message: &str, well: bool) {
+        let job = self.server.get(path).unwrap();
+        let name = job["metadata"]["name"].as_str().unwrap();
         self.server.put(
             &format!("/api/v1/namespaces/backup/pods/{name}-x"),
             json!({

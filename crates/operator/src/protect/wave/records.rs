@@ -18,7 +18,8 @@ use holdfast_core::deletion::look;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::split::{self, Follows, Silent};
 use holdfast_core::deletion::{
-    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, Plan, ReleaseReason, RepositoryPlan, Verdict,
+    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, Plan, ReleaseReason, RepositoryPlan,
+    Verdict,
 };
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};

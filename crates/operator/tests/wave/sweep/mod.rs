@@ -11,12 +11,12 @@
 //!
 //! **Assumes.** Time is tokio's, paused: an hour costs nothing.
 
-mod cluster;
-mod model;
-mod process;
+pub mod cluster;
+pub mod model;
+pub mod process;
 mod rules;
-mod scene;
-mod shapes;
+pub mod scene;
+pub mod shapes;
 mod shapes_of_axes;
 mod shapes_of_movers;
 

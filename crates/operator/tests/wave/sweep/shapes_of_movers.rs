@@ -38,10 +38,10 @@ pub fn all() -> Vec<Shape> {
             300,
         ),
         long(
-            shape("the message is lost four times: smaller batches", |s| {
-                trouble(s, &[Trouble::MessageLost; 4])
+            shape("the message is lost twice: smaller batches", |s| {
+                trouble(s, &[Trouble::MessageLost; 2])
             }),
-            600,
+            300,
         ),
         shape("what came back is deleted again", |s| came_back(s, 2)),
         told(
