@@ -91,6 +91,9 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY: &str = "holdfast";
 
+/// Value of [`MANAGED_BY_LABEL`] on what the Kopia operator made.
+pub const FOREIGN_MANAGED_BY: &str = "kopiur";
+
 /// Tag in a repository: UID of the namespace `kube-system`.
 pub const TAG_CLUSTER: &str = "holdfast-cluster";
 /// Tag in a repository: UID of the Snapshot object.

@@ -118,6 +118,28 @@ async fn releasing_and_weakening_need_the_verb_acknowledge() -> Result<()> {
                 "the same threshold",
                 editor.patch(kind, name, threshold(json!(3))).await,
             )?;
+            let window = |duration: &str, threshold: u32| {
+                let window = json!({ "duration": duration, "threshold": threshold });
+                json!({ "spec": { "deletionProtection": { "slidingWindow": window } } })
+            };
+            let none = json!({ "spec": { "deletionProtection": { "slidingWindow": null } } });
+            allowed(
+                "a sliding window",
+                editor.patch(kind, name, window("1h", 20)).await,
+            )?;
+            for weak in [window("59m", 20), window("1h", 21), none.clone()] {
+                let answer = editor.patch(kind, name, weak.clone()).await;
+                let words: &[&str] = &[words, &["take away, shorten or raise"]].concat();
+                refused(&format!("from 20 in an hour to {weak}"), answer, words)?;
+            }
+            allowed(
+                "fewer in a longer time",
+                editor.patch(kind, name, window("120m", 19)).await,
+            )?;
+            allowed(
+                "no window by an administrator",
+                world.admin.patch(kind, name, none).await,
+            )?;
             allowed(
                 "Orphan",
                 editor.patch(kind, name, on_namespace_delete("Orphan")).await,

@@ -16,6 +16,8 @@ mod schedule_deleted;
 mod server;
 mod story;
 mod sweep;
+mod uninstalled;
+mod upgrade;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

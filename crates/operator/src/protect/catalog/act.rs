@@ -19,7 +19,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams, PropagationPolicy};
@@ -66,6 +66,9 @@ pub async fn arrived(
         watched: &watched,
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
+    for back in &plan.seen_again {
+        take_back(ctx, back).await?;
+    }
     let done = carry_out(ctx, view, &plan).await?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
@@ -96,6 +99,33 @@ pub async fn arrived(
         again::say(status, &seen, began, now);
     })
     .await
+}
+
+/// Takes `Vanished` back: the snapshot is listed, so it counts again.
+async fn take_back(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
+    let before = view.status.clone().unwrap_or_default();
+    let mut status = before.clone();
+    conditions::set(
+        &mut status.conditions,
+        conditions::VANISHED,
+        false,
+        "Listed",
+        "The snapshot is in the repository again, and counts.",
+        view.metadata.generation,
+        ctx.clock.now(),
+    );
+    let Some(patch) = diff::merge_patch(&before, &status) else {
+        return Ok(());
+    };
+    let key = view.key();
+    let api: Api<SnapshotView> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    ctx.leadership.guard()?;
+    match write::patch_status(&api, &key.name, version, patch).await {
+        // Changed or gone in between: the next scan looks again.
+        Ok(_) | Err(WriteError::Gone | WriteError::Conflict) => Ok(()),
+        Err(error @ WriteError::Api(_)) => Err(error.into()),
+    }
 }
 
 /// A scan without a whole listing: recorded, and nothing else changes.

@@ -8,6 +8,7 @@
 
 use super::justified;
 use super::lease::{self, Lock, Says};
+use super::legacy;
 use super::live::{self, Live};
 use super::member::{self, Written, few_at_once};
 use super::memory::Row;
@@ -100,6 +101,20 @@ pub async fn gates(
                 view.place(&ctx.settings.namespace)
             );
             failed(ctx, observed, &view, "LeftoverPod", &message, now).await?;
+        }
+        return Ok(None);
+    }
+    if let Some(job) = legacy::running(ctx, observed).await? {
+        let named = job.key();
+        tracing::info!(lane = %key, job = %named, "a delete Job of the Kopia operator has not ended; waiting for it");
+        let since = job.metadata.creation_timestamp.as_ref();
+        if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
+            let message = format!(
+                "The delete Job {named} of the Kopia operator has not ended and deletes Snapshots of this repository; no other delete Job is created beside it. It goes on when the Job has ended; if it cannot end, delete it.",
+            );
+            for view in ctx.world.repositories_of(key) {
+                failed(ctx, observed, &view, "LegacyDeleteJob", &message, now).await?;
+            }
         }
         return Ok(None);
     }

@@ -20,6 +20,7 @@ pub mod foresee;
 mod judge;
 mod justified;
 mod lease;
+mod legacy;
 mod live;
 mod mark;
 mod member;
