@@ -36,6 +36,16 @@ pub mod rules {
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
+            "spec.deletionProtection.slidingWindow",
+            r"self.duration.matches('^([0-9]+(h|m|s))+$') && duration(self.duration) > duration('0s') && duration(self.duration) <= duration('24h')",
+            "spec.deletionProtection.slidingWindow.duration is a duration such as 90m or 12h, at most 24h",
+        ),
+        rule(
+            "spec.deletionProtection",
+            "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
+            "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
+        rule(
             "spec",
             "self.engine == 'Restic'",
             "spec.engine: Kopia is not supported by this release: set spec.engine: Restic",
@@ -104,11 +114,6 @@ pub mod rules {
             "spec",
             "self.copyMethod == 'Direct'",
             "spec.copyMethod: Snapshot and Clone are not supported by this release: use Direct",
-        ),
-        rule(
-            "spec.deletion",
-            "self.onPolicyDelete != 'Delete'",
-            "spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain",
         ),
         rule(
             "spec.sources[]",

@@ -154,11 +154,6 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ),
         ("SnapshotPolicy", "spec.sources", Some(json!([claim(), claim()]))),
         ("SnapshotPolicy", "spec.copyMethod", Some(json!("Snapshot"))),
-        (
-            "SnapshotPolicy",
-            "spec.deletion",
-            Some(json!({ "onPolicyDelete": "Delete" })),
-        ),
         ("SnapshotPolicy", "spec.sources", Some(json!([{}]))),
         ("SnapshotPolicy", "spec.sources[].readOnly", Some(json!(false))),
         ("SnapshotSchedule", "spec.policyRef", None),

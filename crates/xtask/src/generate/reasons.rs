@@ -93,7 +93,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 12] = [
+const CONDITIONS: [(&str, &str, &str); 14] = [
     (
         conditions::READY,
         "all kinds",
@@ -134,6 +134,16 @@ const CONDITIONS: [(&str, &str, &str); 12] = [
         conditions::DELETION_BLOCKED,
         "Snapshot",
         "Its deletion waits, for the reason given and until what the message names.",
+    ),
+    (
+        conditions::MASS_PRUNE_HELD,
+        "SnapshotPolicy",
+        "Retention would prune as many as the threshold at once because the policy was edited, or as many adopted ones, and waits. The message carries the command that lets it.",
+    ),
+    (
+        conditions::VANISHED,
+        "Snapshot",
+        "Its snapshot is not in the repository although nobody deleted it here. It no longer counts for retention.",
     ),
     (
         conditions::STATUS_LOST,

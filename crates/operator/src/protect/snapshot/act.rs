@@ -192,6 +192,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
             | Blocked::PolicyNotFound(_)
             | Blocked::PolicyInvalid(..)
             | Blocked::PolicySuspended(_)
+            | Blocked::PolicyDeleting(_)
             | Blocked::RepositoryNotFound(_)
             | Blocked::NamespaceNotAllowed(_)
             | Blocked::RepositoryNotReady(_)
