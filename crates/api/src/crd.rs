@@ -179,7 +179,7 @@ pub mod rules {
     pub const STORE: &[Rule] = &[
         rule(
             "spec.layout",
-            r"self.path.matches(r'^(([A-Za-z0-9._-]+|\{namespace\}|\{application\}|\{any\})/)*\{artifact\.\.\.\}$')",
+            "self.path.matches('^(([A-Za-z0-9._-]+|[{]namespace[}]|[{]application[}]|[{]any[}])/)*[{]artifact[.][.][.][}]$')",
             "spec.layout.path is made of words, {namespace}, {application} and {any}, joined by '/', and ends with {artifact...}",
         ),
         rule(
@@ -199,12 +199,12 @@ pub mod rules {
         ),
         rule(
             "spec",
-            r"self.endpoint.matches('^https?://[^/]+/?$')",
+            "self.endpoint.matches('^https?://[^/]+/?$')",
             "spec.endpoint is a URL without a path, such as https://s3.example.org",
         ),
         rule(
             "spec",
-            r"self.interval.matches('^([0-9]+(s|m|h))+$') && duration(self.interval) >= duration('1m') && duration(self.interval) <= duration('168h')",
+            "self.interval.matches('^([0-9]+(s|m|h))+$') && duration(self.interval) >= duration('1m') && duration(self.interval) <= duration('168h')",
             "spec.interval is a duration such as 30m or 6h, from 1m to 168h",
         ),
     ];
