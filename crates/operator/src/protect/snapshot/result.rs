@@ -189,7 +189,8 @@ pub async fn stop(ctx: &Context, job: &JobView) -> Result<(), Error> {
         Read::Outcome {
             exited_well: false, ..
         }
-        | Read::Unreadable(_) => {}
+        | Read::Unreadable(_)
+        | Read::Silent(_) => {}
     }
     ctx.leadership.guard()?;
     let key = job.key();
