@@ -99,7 +99,10 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let text = std::fs::read(folder.join("outcomes.json"))
         .with_context(|| format!("{} has no outcomes.json", folder.display()))?;
-    let found = read(&serde_json::from_slice::<Outcomes>(&text)?)?;
+    let mut found = read(&serde_json::from_slice::<Outcomes>(&text)?)?;
+    if !args.files.is_empty() {
+        found.retain(|file, _| args.files.contains(file));
+    }
     let mut record = load(&workspace)?;
     record.tool = format!("cargo-mutants {VERSION}");
     for (file, figures) in found {
@@ -294,7 +297,12 @@ pub fn page(workspace: &Path) -> Result<String> {
             figures.unviable
         );
     }
-    text.push_str("\nA change that does not compile is not counted.\n\n## What was not noticed, and why that does no harm\n\n| file | line and change | why |\n|---|---|---|\n");
+    text.push_str("\nA change that does not compile is not counted.");
+    let silent = without_result(workspace, &record)?;
+    if !silent.is_empty() {
+        let _ = write!(text, " Files without a result: {}.", silent.join(", "));
+    }
+    text.push_str("\n\n## What was not noticed, and why that does no harm\n\n| file | line and change | why |\n|---|---|---|\n");
     for (file, figures) in &record.files {
         for survivor in &figures.survived {
             let cell = |text: &str| text.replace('|', "\\|");
@@ -307,6 +315,32 @@ pub fn page(workspace: &Path) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// Files of which no run is recorded.
+fn without_result(workspace: &Path, record: &Record) -> Result<Vec<String>> {
+    let root = workspace.join(SOURCE);
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+            // Nothing in these can be changed: they only name modules, or values.
+            if !record.files.contains_key(&name) && !["mod.rs", "settings.rs"].contains(&name.as_str()) {
+                found.push(format!("`{name}`"));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 #[cfg(test)]
