@@ -244,4 +244,8 @@ pub struct DeletionStatus {
     /// When the next one may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
+    /// The time of a stamp that was written to the already deleting Snapshot, after an upgrade: equal to the annotation
+    /// `pruned-at`, that stamp counts however old the deletion is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restamped_at: Option<Timestamp>,
 }
