@@ -1,19 +1,21 @@
 //! One watch per kind, feeding the world.
 //!
-//! **Promises.** A kind whose definition is not installed has no objects; that is read live. A broken watch is taken up again with backoff and a full list; an object that cannot be decoded
-//! is logged and skipped, it never stops the watch of its kind.
+//! **Promises.** A kind whose definition is not installed has no objects; that is read live. A broken watch is taken up
+//! again with backoff and a full list; an object that cannot be decoded is logged and what was known of it stays; it
+//! never stops the watch of its kind, and it goes when it is gone.
 //!
 //! **Assumes.** The sink that receives dirty keys does not block.
 
 use crate::runtime::clock::Clock;
 use crate::runtime::foreign::Foreign;
+use crate::world::keys::ObjectKey;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
 use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, SnapshotSchedule, names};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::{DeserializeGuard, ObjectMeta, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -78,6 +80,13 @@ pub fn start(
     spawn.set
 }
 
+fn named(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
+}
+
 struct Spawn<'a> {
     client: &'a Client,
     world: &'a Arc<World>,
@@ -111,23 +120,28 @@ impl Spawn<'_> {
                     }
                     continue;
                 }
+                // What cannot be read is there all the same: what was known of it stays, until it is gone.
                 let decode = |guard: DeserializeGuard<K>| match guard.0 {
                     Ok(mut object) => {
                         // Read once, not kept: they are bulky.
                         let fields = object.meta_mut().managed_fields.take();
                         foreign.look(fields.as_deref(), clock.now());
-                        Some(observe(object))
+                        Change::Set(observe(object))
                     }
                     Err(error) => {
                         tracing::warn!(?kind, %error, "an object cannot be read and is left alone; correct it or update Holdfast");
-                        None
+                        Change::Unreadable(kind, named(&error.metadata))
                     }
+                };
+                let gone = |guard: DeserializeGuard<K>| match guard.0 {
+                    Ok(object) => Change::Gone(observe(object)),
+                    Err(error) => Change::GoneUnreadable(kind, named(&error.metadata)),
                 };
                 let change = match event {
                     Ok(watcher::Event::Init) => Some(Change::ListBegins(kind)),
                     Ok(watcher::Event::InitDone) => Some(Change::ListEnds(kind)),
-                    Ok(watcher::Event::InitApply(o) | watcher::Event::Apply(o)) => decode(o).map(Change::Set),
-                    Ok(watcher::Event::Delete(o)) => decode(o).map(Change::Gone),
+                    Ok(watcher::Event::InitApply(o) | watcher::Event::Apply(o)) => Some(decode(o)),
+                    Ok(watcher::Event::Delete(o)) => Some(gone(o)),
                     Err(error) => {
                         tracing::warn!(?kind, %error, "the watch broke and is taken up again; are the definitions installed?");
                         None

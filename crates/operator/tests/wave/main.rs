@@ -1,14 +1,18 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod cases;
 mod catalog;
 mod conformance;
 mod edges;
 mod foreign;
+mod lost_deletions;
+mod many_prunes;
 mod others;
 mod policy_deleted;
 mod prunes;
+mod reappeared;
 mod schedule_deleted;
 mod server;
 mod story;

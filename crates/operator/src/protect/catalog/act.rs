@@ -9,7 +9,7 @@ use super::row;
 use crate::context::{Context, Error};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
-use crate::protect::wave::touched;
+use crate::protect::wave::{again, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
@@ -23,6 +23,7 @@ use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams, PropagationPolicy};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Rows written at once.
@@ -46,8 +47,15 @@ pub async fn arrived(
     listing: &[ListedSnapshot],
 ) -> Result<(), Error> {
     let unique_id = view.unique_id().unwrap_or_default();
-    let touched = touched(ctx, unique_id, began).await?;
+    let memories = memory::of(ctx, unique_id).await?;
+    let touched = memory::touched(&memories, began);
+    let watched = memory::watched(&memories);
     let snapshots = ctx.world.all_snapshots();
+    let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
+    let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
+    // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
+    let seen = again::compare(&again::named(view), &memories, &listed, &recorded, began);
+    again::found(ctx, view, &seen, ctx.clock.now()).await?;
     let scan = Scan {
         repository: view,
         unique_id,
@@ -55,6 +63,7 @@ pub async fn arrived(
         listing,
         snapshots: &snapshots,
         touched: &touched,
+        watched: &watched,
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
     for back in &plan.seen_again {
@@ -87,6 +96,7 @@ pub async fn arrived(
         });
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
+        again::say(status, &seen, began, now);
     })
     .await
 }

@@ -32,6 +32,8 @@ pub struct Scan<'a> {
     pub snapshots: &'a [Arc<SnapshotView>],
     /// Ids that a delete Job may have deleted since the listing was made.
     pub touched: &'a HashSet<String>,
+    /// Ids that were proven gone within the day: if they are here again, the lane decides about them.
+    pub watched: &'a HashSet<String>,
 }
 
 /// What to do with the rows.
@@ -69,7 +71,8 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     let mut seen = HashSet::new();
     for listed in scan.listing {
         let id = listed.snapshot_id.as_str();
-        if !seen.insert(id) || known.is_recorded(id) || known.may_be_recorded(listed) {
+        let decided_elsewhere = scan.watched.contains(id) && !scan.touched.contains(id);
+        if !seen.insert(id) || decided_elsewhere || known.is_recorded(id) || known.may_be_recorded(listed) {
             continue;
         }
         if scan.touched.contains(id) {

@@ -112,6 +112,7 @@ fn scan_with(
         listing,
         snapshots,
         touched: &touched,
+        watched: &HashSet::new(),
     };
     let Plan {
         create,
