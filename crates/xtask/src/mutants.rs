@@ -44,6 +44,9 @@ pub struct Args {
 #[serde(deny_unknown_fields)]
 pub struct Record {
     tool: String,
+    /// Files of which no run is recorded.
+    #[serde(default)]
+    without_result: Vec<String>,
     files: BTreeMap<String, Figures>,
 }
 
@@ -113,6 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
     record
         .files
         .retain(|file, _| workspace.join(SOURCE).join(file).is_file());
+    record.without_result = without_result(&workspace, &record)?;
     let mut text = serde_json::to_string_pretty(&record)?;
     text.push('\n');
     std::fs::write(workspace.join(RECORD), text)?;
@@ -298,9 +302,12 @@ pub fn page(workspace: &Path) -> Result<String> {
         );
     }
     text.push_str("\nA change that does not compile is not counted.");
-    let silent = without_result(workspace, &record)?;
-    if !silent.is_empty() {
-        let _ = write!(text, " Files without a result: {}.", silent.join(", "));
+    if !record.without_result.is_empty() {
+        let _ = write!(
+            text,
+            " Files without a result: {}.",
+            record.without_result.join(", ")
+        );
     }
     text.push_str("\n\n## What was not noticed, and why that does no harm\n\n| file | line and change | why |\n|---|---|---|\n");
     for (file, figures) in &record.files {
@@ -406,6 +413,7 @@ mod tests {
             };
             Record {
                 tool: String::new(),
+                without_result: Vec::new(),
                 files: [("a.rs".to_owned(), figures)].into(),
             }
         };
