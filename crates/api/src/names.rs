@@ -37,6 +37,11 @@ pub const LANE_WAITING_SINCE: &str = "kopiur.home-operations.com/lane-waiting-si
 pub const LANE_BATCH_ENDED: &str = "kopiur.home-operations.com/lane-batch-ended";
 /// Annotation on a backup Job: unique id of the physical repository it writes to.
 pub const WRITES_TO: &str = "kopiur.home-operations.com/writes-to";
+/// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
+/// repository object, gone ones included (JSON).
+pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
+/// Annotation on the memory of a batch: when it was written, RFC 3339.
+pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
@@ -53,6 +58,9 @@ pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 
 /// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
 pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
+
+/// Finalizer on every SnapshotSchedule, added before it has children: what it says at its end reaches them first.
+pub const SCHEDULE_FINALIZER: &str = "kopiur.home-operations.com/schedule-cleanup";
 
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
@@ -95,6 +103,8 @@ pub const STATUS_MANAGER: &str = "holdfast-status";
 
 /// The operator's namespace, as the chart installs it.
 pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
+/// Name of the leader Lease of the Kopia operator, which manages the same API group.
+pub const FOREIGN_LEASE: &str = "kopiur-leader";
 /// Name of the leader Lease.
 pub const LEADER_LEASE: &str = "holdfast-leader";
 /// Prefix of the lane Leases (`docs/design.md` 3.6).
@@ -112,3 +122,38 @@ pub const PASSWORD_KEY: &str = "KOPIA_PASSWORD";
 
 /// Threshold of the breaker when `deletionProtection.threshold` is absent.
 pub const DEFAULT_THRESHOLD: u32 = 10;
+
+/// API group of the platform's backup kinds.
+pub const BACKUPS_GROUP: &str = "backups.cozystack.io";
+/// API group of the platform's strategies, which are read only.
+pub const STRATEGY_GROUP: &str = "strategy.backups.cozystack.io";
+/// API group of the ledger's kinds.
+pub const LEDGER_GROUP: &str = "ledger.backups.cozystack.io";
+/// Version of all three groups.
+pub const BACKUPS_VERSION: &str = "v1alpha1";
+/// API group of applications when a reference names none.
+pub const APPLICATION_GROUP: &str = "apps.cozystack.io";
+
+/// Quota dimension: bytes that backups occupy.
+pub const QUOTA_SIZE: &str = "backups.cozystack.io/size";
+/// Quota dimension: things in storage.
+pub const QUOTA_COUNT: &str = "backups.cozystack.io/count";
+/// Quota dimension of the API server that is a trap: it refuses the record of a run that has ended
+/// (`docs/design.md` section 4).
+pub const NATIVE_BACKUP_COUNT: &str = "count/backups.backups.cozystack.io";
+/// Annotation on a strategy: what its driver can do, JSON (`docs/design.md` 4.2).
+pub const CAPABILITIES: &str = "ledger.backups.cozystack.io/capabilities";
+/// Annotation on a ResourceQuota: what the published figures are made of, JSON.
+pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
+/// Annotation on a BackupStore: the token of the pending release that an administrator allows.
+pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
+/// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
+pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";
+/// The ValidatingWebhookConfiguration of the gate.
+pub const GATE_CONFIGURATION: &str = "holdfast-quota";
+/// Label on an Artifact: the namespace it is charged to.
+pub const ARTIFACT_NAMESPACE_LABEL: &str = "ledger.backups.cozystack.io/namespace";
+/// Field manager of the published figures.
+pub const QUOTA_MANAGER: &str = "holdfast-quota";
+/// Verb on `artifacts` and `backupstores` that writing off a record and approving a release need.
+pub const WRITE_OFF_VERB: &str = "write-off";

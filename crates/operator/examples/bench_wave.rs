@@ -10,6 +10,7 @@ use holdfast_operator::context::{Context, Gates, Queues};
 use holdfast_operator::protect::wave;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::results::Results;
@@ -129,6 +130,7 @@ fn context() -> Result<Arc<Context>> {
         identity: "bench".to_owned(),
         queues: Queues::new(),
         gates: Gates::default(),
+        foreign: Foreign::none(),
     }))
 }
 

@@ -92,6 +92,7 @@ pub struct Metrics {
     completed: Family<Completed, Counter>,
     scheduled: Counter,
     leader: Gauge,
+    foreign: Gauge,
 }
 
 impl Default for Metrics {
@@ -122,6 +123,7 @@ impl Metrics {
             completed: Family::default(),
             scheduled: Counter::default(),
             leader: Gauge::default(),
+            foreign: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -209,6 +211,11 @@ impl Metrics {
             "holdfast_leader",
             "1 on the replica that leads",
             self.leader.clone(),
+        );
+        r.register(
+            "holdfast_foreign_manager",
+            "1 while another manager of the API group is alive, or may be: nothing is decided",
+            self.foreign.clone(),
         );
     }
 
@@ -311,6 +318,11 @@ impl Metrics {
     /// A schedule created a Snapshot.
     pub fn scheduled(&self) {
         self.scheduled.inc();
+    }
+
+    /// Whether another manager is alive.
+    pub fn foreign(&self, alive: bool) {
+        self.foreign.set(i64::from(alive));
     }
 
     /// Whether this replica leads.

@@ -24,7 +24,7 @@ use holdfast_api::{conditions, names};
 use holdfast_core::backoff;
 use holdfast_core::deletion::ack;
 use holdfast_core::deletion::batch::stopped;
-use holdfast_core::deletion::breaker::strictest_threshold;
+use holdfast_core::deletion::breaker::{strictest, strictest_threshold};
 use holdfast_core::deletion::look::{self, Again, Reappeared};
 use holdfast_core::deletion::messages;
 use holdfast_core::deletion::names::job_name;
@@ -169,15 +169,19 @@ fn told(status: &ReappearedStatus) -> Reappeared {
     }
 }
 
-/// Decides about what came back to one repository object.
+/// Decides about what came back to one repository object. `threshold` is the plan's: the lane may remember a stricter
+/// one than its objects say.
 fn judge(
     ctx: &Context,
     observed: &Observed,
     view: &RepositoryView,
     found: &Reappeared,
+    threshold: u32,
     now: Timestamp,
 ) -> Again {
-    let threshold = strictest_threshold(&observed.lane.repositories, &settings(ctx));
+    let settings = settings(ctx);
+    let said = strictest_threshold(&observed.lane.repositories, &settings);
+    let threshold = strictest([Some(threshold), Some(said)], settings.default_threshold);
     let acknowledged = ack::read(&facts::repository(view), None, now).in_force;
     look::judge(found, threshold, acknowledged, now)
 }
@@ -191,6 +195,7 @@ pub async fn pass(
     key: &LaneKey,
     lock: &Lock,
     observed: &mut Observed,
+    threshold: u32,
     now: Timestamp,
 ) -> Result<Option<Next>, Error> {
     let views: Vec<Arc<RepositoryView>> = observed.repositories.values().cloned().collect();
@@ -203,7 +208,7 @@ pub async fn pass(
             continue;
         };
         let found = told(&status);
-        let again = judge(ctx, observed, &view, &found, now);
+        let again = judge(ctx, observed, &view, &found, threshold, now);
         tell(ctx, observed, &view, &found, again, now).await?;
         match again {
             Again::Held => {}
@@ -212,7 +217,7 @@ pub async fn pass(
                 return Ok(Some(Next::After(wait.min(AGAIN * 4))));
             }
             Again::Delete(_) => {
-                return fire(ctx, key, lock, observed, &view, remembered, now)
+                return fire(ctx, key, lock, observed, &view, (remembered, threshold), now)
                     .await
                     .map(Some);
             }
@@ -300,7 +305,7 @@ async fn fire(
     lock: &Lock,
     observed: &mut Observed,
     view: &RepositoryView,
-    remembered: Memory,
+    (remembered, threshold): (Memory, u32),
     now: Timestamp,
 ) -> Result<Next, Error> {
     let Some(gates) = fire::gates(ctx, key, lock, observed, now).await? else {
@@ -317,7 +322,10 @@ async fn fire(
     };
     let lane: Vec<_> = observed.lane.repositories.iter().collect();
     if stopped(&lane, &facts::repository(&view), &settings(ctx)).is_some()
-        || !matches!(judge(ctx, observed, &view, &told(&status), now), Again::Delete(_))
+        || !matches!(
+            judge(ctx, observed, &view, &told(&status), threshold, now),
+            Again::Delete(_)
+        )
     {
         return Ok(Next::After(AGAIN));
     }

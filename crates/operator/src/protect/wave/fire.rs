@@ -25,7 +25,7 @@ use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use holdfast_api::names;
 use holdfast_core::deletion::names::repository_label;
 use holdfast_core::deletion::silence::{self, Turn, Writers};
-use holdfast_core::deletion::{Batch, HeldChange, Plan, Settings, Verdict, wave};
+use holdfast_core::deletion::{Batch, DeleteReason, HeldChange, Plan, Settings, Verdict, wave};
 use holdfast_protocol::work::{BatchMember, Operation, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -178,7 +178,19 @@ pub async fn fire(
     }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
-    let rows: Vec<Row> = members.iter().map(|(member, view)| row(member, view)).collect();
+    let why = |uid: &str| match proof.plan.decision(uid)?.verdict {
+        Verdict::Delete(why) => Some(why),
+        Verdict::InFlight
+        | Verdict::Release(_)
+        | Verdict::Orphan(_)
+        | Verdict::Retain(_)
+        | Verdict::Wait(_)
+        | Verdict::Held(_) => None,
+    };
+    let rows: Vec<Row> = members
+        .iter()
+        .map(|(member, view)| row(member, view, why(&member.uid)))
+        .collect();
     if let Err(error) = memory::write(ctx, &repository, &job, &rows, now).await {
         return refused(
             ctx,
@@ -223,7 +235,7 @@ pub async fn fire(
     }
 }
 
-fn row(member: &BatchMember, view: &SnapshotView) -> Row {
+fn row(member: &BatchMember, view: &SnapshotView, why: Option<DeleteReason>) -> Row {
     let ObjectKey { namespace, name } = view.key();
     Row {
         uid: member.uid.clone(),
@@ -232,6 +244,7 @@ fn row(member: &BatchMember, view: &SnapshotView) -> Row {
         snapshot: member.snapshot_id.clone(),
         source: member.source.clone(),
         start_time: member.start_time,
+        why: why.map(|why| why.reason().to_owned()),
     }
 }
 

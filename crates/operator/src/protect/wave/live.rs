@@ -11,14 +11,13 @@ use super::observe::Observed;
 use super::proven::Proven;
 use crate::context::{Context, Error};
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
-use crate::world::views::{RepositoryView, SnapshotView};
+use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
 use crate::world::{NamespaceKnown, World};
 use holdfast_api::shared::Origin;
-use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule, names};
+use holdfast_api::{ClusterRepository, Repository, names};
 use holdfast_core::deletion::silence::Writers;
-use holdfast_core::deletion::{Batch, Owner};
+use holdfast_core::deletion::{Batch, Cascade, Owner};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -35,7 +34,7 @@ pub struct Live {
     pub writers: Option<Writers>,
     /// Snapshot ids of the batch, and the live Snapshots that record them.
     recorders: Option<(HashSet<String>, Vec<SnapshotView>)>,
-    schedules: BTreeMap<ObjectKey, Option<ObjectMeta>>,
+    schedules: BTreeMap<ObjectKey, Option<ScheduleView>>,
     namespaces: BTreeMap<String, NamespaceKnown>,
 }
 
@@ -49,21 +48,26 @@ impl Live {
         }
     }
 
-    /// The schedule that owns a Snapshot.
+    /// The schedule that owns a Snapshot, and what it says about the data.
     #[must_use]
-    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> Owner {
+    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> (Owner, Option<Cascade>) {
         let Some((uid, name)) = view.schedule_owner() else {
-            return facts::owner(None, None);
+            return (facts::owner(None, None), None);
         };
         let key = ObjectKey::new(view.key().namespace, name);
-        match self.schedules.get(&key) {
-            Some(read) => facts::owner(Some(uid), read.as_ref()),
+        let known = match self.schedules.get(&key) {
+            Some(read) => read.clone(),
             None => {
                 let known = world.schedule(&key);
-                let found = known.as_ref().map(|s| &s.metadata);
-                facts::owner(Some(uid), found.or_else(|| proven.schedules.get(&key)))
+                let known = known.map(|schedule| ScheduleView::from(schedule.as_ref()));
+                known.or_else(|| proven.schedules.get(&key).cloned())
             }
-        }
+        };
+        let meta = known.as_ref().map(|schedule| &schedule.metadata);
+        (
+            facts::owner(Some(uid), meta),
+            facts::schedule_says(Some(uid), known.as_ref()),
+        )
     }
 
     /// Another Snapshot of the lane that is not being deleted and records the same snapshot.
@@ -117,10 +121,9 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
     let recorders = recorders(ctx, &ids, false).await?;
     live.recorders = Some((ids, recorders));
     for key in schedules {
-        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
-            Api::namespaced(ctx.client.clone(), &key.namespace);
+        let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let found = api.get_opt(&key.name).await?;
-        live.schedules.insert(key, found.map(|s| s.metadata));
+        live.schedules.insert(key, found);
     }
     for name in namespaces {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(ctx.client.clone());

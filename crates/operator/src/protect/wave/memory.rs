@@ -11,6 +11,7 @@ use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
 use holdfast_core::deletion::names::repository_label;
+use holdfast_core::deletion::{DeleteReason, Fired};
 use holdfast_protocol::work::{BatchMember, Source};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,7 +19,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, PropagationPoli
 use kube::core::PartialObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// How long it is kept.
 pub const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -44,6 +45,9 @@ pub struct Row {
     /// And about its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
+    /// The reason for which it was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl Row {
@@ -153,7 +157,8 @@ fn data(repository: &RepositoryView, members: &[Row], now: Timestamp) -> Result<
 }
 
 async fn put(ctx: &Context, name: &str, repository: &RepositoryKey, mut data: Value) -> Result<(), Error> {
-    let patch = Patch::Merge(json!({ "data": data }));
+    let written = json!({ names::WRITTEN_AT: data["writtenAt"] });
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": written }, "data": data }));
     if let Some(map) = data.as_object_mut() {
         map.retain(|_, value| !value.is_null());
     }
@@ -167,6 +172,7 @@ async fn put(ctx: &Context, name: &str, repository: &RepositoryKey, mut data: Va
                 names::MANAGED_BY_LABEL: names::MANAGED_BY,
                 names::BATCH_MEMORY_LABEL: repository_label(repository),
             },
+            "annotations": written,
         },
         "data": data,
     });
@@ -219,6 +225,34 @@ pub async fn of(ctx: &Context, unique_id: &str) -> Result<Vec<Memory>, Error> {
     let list = api(ctx).list(&ours).await?;
     let all = list.items.iter().map(Memory::read);
     Ok(all.filter(|memory| memory.unique_id == unique_id).collect())
+}
+
+/// External deletions that batches on this physical repository fired lately without an acknowledgement, each once. What
+/// does not say why it was deleted counts.
+///
+/// # Errors
+/// [`Error`].
+pub async fn fired(ctx: &Context, unique_id: &str) -> Result<Vec<Fired>, Error> {
+    let memories = of(ctx, unique_id).await?;
+    let mut newest: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    let exempt = [DeleteReason::OwnPrune, DeleteReason::Acknowledged].map(DeleteReason::reason);
+    for memory in memories.iter().filter(|memory| !memory.came_back) {
+        let Some(written) = memory.written_at else {
+            continue;
+        };
+        let external = |row: &&Row| !row.why.as_deref().is_some_and(|why| exempt.contains(&why));
+        for row in memory.members.iter().filter(external) {
+            let at = newest.entry(&row.uid).or_insert(written);
+            *at = written.max(*at);
+        }
+    }
+    let newest = newest.into_iter();
+    Ok(newest
+        .map(|(uid, at)| Fired {
+            uid: uid.to_owned(),
+            at,
+        })
+        .collect())
 }
 
 /// Ids that a batch may have deleted since `since`: whether a listing that began then has them says nothing.
@@ -292,10 +326,11 @@ pub async fn forget(ctx: &Context, now: Timestamp) -> Result<(), Error> {
     let ours = ListParams::default().labels(names::BATCH_MEMORY_LABEL);
     for map in maps.list(&ours).await?.items {
         let meta = map.metadata;
-        let old = meta
-            .creation_timestamp
-            .as_ref()
-            .is_some_and(|t| now.duration_since(t.0) > KEPT);
+        let written = meta.annotations.as_ref().and_then(|a| a.get(names::WRITTEN_AT));
+        let written = written.and_then(|text| text.parse().ok());
+        let old = written
+            .or(meta.creation_timestamp.as_ref().map(|t| t.0))
+            .is_some_and(|at| now.duration_since(at) > KEPT);
         if let (Some(name), Some(uid), true) = (meta.name, meta.uid, old) {
             drop_map(ctx, &name, &uid).await?;
         }

@@ -13,6 +13,7 @@
 //! [`foresee`] is for those who ask what a pass would decide.
 
 pub mod again;
+mod beside;
 mod facts;
 mod fire;
 pub mod foresee;
@@ -37,8 +38,9 @@ use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_core::deletion::{Plan, Settings, wave};
+use holdfast_core::deletion::{LaneLatchChange, Plan, Settings, wave};
 use jiff::Timestamp;
 use lease::Says;
 use live::Live;
@@ -64,20 +66,31 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(Duration::from_secs(15)));
     }
     let now = ctx.clock.now();
+    if let Some(who) = ctx.foreign.alive() {
+        return beside::pass(ctx, key, &who, now).await;
+    }
     let pending = ctx.world.pending(key);
-    let came_back = again::any(&ctx.world.repositories_of(key));
-    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty() && !came_back;
+    let objects = ctx.world.repositories_of(key);
+    let came_back = again::any(&objects);
+    let latched = objects.iter().any(|r| r.protection().held_through.is_some());
+    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty() && !latched && !came_back;
     // Before anything of the lane is touched: a former leader's write ends in a conflict from here on.
     let mut lock = match key {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
-    let proven = proven::prove(ctx, &pending).await?;
+    let mut proven = proven::prove(ctx, &pending).await?;
     if proven.api_gone {
         // Without their definition the objects are gone as well, whatever the world still shows; should it come
         // back, the watch says so.
         return Ok(Next::After(NO_DEFINITION_AGAIN));
+    }
+    proven.latch = lock.as_ref().and_then(lease::Lock::latch);
+    if let LaneKey::Physical(id) = key
+        && objects.iter().any(|r| has_window(r))
+    {
+        proven.fired = memory::fired(ctx, id).await?;
     }
     let (world, home) = (&ctx.world, &ctx.settings.namespace);
     if let Some(held) = &lock
@@ -104,6 +117,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 
     let mut refused = release::finish(ctx, &observed.done).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
+    if let (LaneLatchChange::Write(latch), Some(held)) = (&plan.latch, &lock) {
+        lock = Some(lease::remember(ctx, held, Some(latch), now).await?);
+    }
     records::before(ctx, &mut observed, &plan).await?;
     lock = match lock {
         Some(held) => Some(wait(ctx, held, &plan, now).await?),
@@ -131,8 +147,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     };
     // What came back has its turn when nothing of the lane's own is under way.
     let free = plan.withdraw.is_none() && plan.fire.is_none() && jobs.is_empty();
-    if let (true, true, Some(held), Some(_)) = (came_back, free, &lock, plan.threshold())
-        && let Some(again) = again::pass(ctx, key, held, &mut observed, now).await?
+    let free = free && plan.latch == LaneLatchChange::Keep;
+    if let (true, true, Some(held), Some(threshold)) = (came_back, free, &lock, plan.threshold())
+        && let Some(again) = again::pass(ctx, key, held, &mut observed, threshold, now).await?
         && let Next::After(delay) = again
     {
         next = sooner(next, delay);
@@ -146,6 +163,10 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     refused |= marked.refused;
     if marked.changed {
         next = sooner(next, CATCH_UP);
+    }
+    records::nothing_unknown_is_pending(ctx, &plan).await?;
+    if let (LaneLatchChange::Forget, None, Some(held)) = (&plan.latch, &plan.fire, &lock) {
+        lease::remember(ctx, held, None, now).await?;
     }
     records::after(ctx, &mut observed, &plan, now).await?;
     count(ctx, key, &plan);
@@ -171,15 +192,19 @@ async fn wait(ctx: &Context, lock: lease::Lock, plan: &Plan, now: Timestamp) -> 
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(
-        &ctx.world,
-        &ctx.settings.namespace,
-        key,
-        &[],
-        &proven::Proven::default(),
-        &Live::default(),
-    );
+    let observed = facts_of(ctx, key, &Live::default());
     wave(&observed.lane, &settings(ctx), now)
+}
+
+/// A lane as the world alone tells it.
+fn facts_of(ctx: &Context, key: &LaneKey, live: &Live) -> observe::Observed {
+    let home = &ctx.settings.namespace;
+    observe::lane(&ctx.world, home, key, &[], &proven::Proven::default(), live)
+}
+
+fn has_window(repository: &RepositoryView) -> bool {
+    let protection = repository.spec.deletion_protection.as_ref();
+    protection.is_some_and(|p| p.sliding_window.is_some())
 }
 
 fn settings(ctx: &Context) -> Settings {

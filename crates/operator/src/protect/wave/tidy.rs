@@ -32,7 +32,7 @@ const IDLE: SignedDuration = SignedDuration::from_hours(1);
 /// # Errors
 /// [`Error`].
 pub async fn tidy(ctx: &Context, now: Timestamp) -> Result<(), Error> {
-    if !ctx.world.is_synced() {
+    if !ctx.world.is_synced() || ctx.foreign.alive().is_some() {
         return Ok(());
     }
     memory::forget(ctx, now).await?;
@@ -85,8 +85,10 @@ async fn locks(ctx: &Context, now: Timestamp) -> Result<(), Error> {
             continue;
         };
         let written = lease.spec.as_ref().and_then(|s| s.renew_time.as_ref());
+        // What the lane remembers of a hold outlives its repository objects.
+        let remembers = of(names::LANE_LATCH).is_some();
         let fresh = written.is_none_or(|t| now.duration_since(t.0) <= IDLE);
-        if fresh || busy(ctx, &id) || names_a_job(ctx, of(names::LANE_JOB).as_deref()).await? {
+        if fresh || remembers || busy(ctx, &id) || names_a_job(ctx, of(names::LANE_JOB).as_deref()).await? {
             continue;
         }
         tracing::info!(
