@@ -81,7 +81,8 @@ pub struct ArtifactStrategy {
 }
 
 /// A Backup that refers to an artifact.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct RecordedBackup {
     /// UID.
     #[schemars(length(min = 1, max = 128))]
@@ -89,6 +90,9 @@ pub struct RecordedBackup {
     /// Name.
     #[schemars(length(max = 253))]
     pub name: String,
+    /// When the API server created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
 }
 
 /// A BackupJob.

@@ -5,6 +5,7 @@
 //! it is for (see [`ArtifactSpec`]).
 
 mod artifact;
+pub mod convert;
 mod store;
 
 pub use artifact::{
