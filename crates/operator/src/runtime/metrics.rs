@@ -91,6 +91,8 @@ pub struct Metrics {
     completed: Family<Completed, Counter>,
     scheduled: Counter,
     leader: Gauge,
+    /// Figures of Account.
+    pub quota: crate::account::metrics::QuotaMetrics,
 }
 
 impl Default for Metrics {
@@ -120,6 +122,7 @@ impl Metrics {
             completed: Family::default(),
             scheduled: Counter::default(),
             leader: Gauge::default(),
+            quota: crate::account::metrics::QuotaMetrics::default(),
         };
         metrics.register();
         metrics
@@ -128,6 +131,7 @@ impl Metrics {
     fn register(&mut self) {
         // The encoder adds `_total` to counters and a full stop to each sentence.
         let r = &mut self.registry;
+        self.quota.register(r);
         r.register(
             "kopiur_controller_reconciliations",
             "Reconciliations",
