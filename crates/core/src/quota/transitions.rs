@@ -132,15 +132,18 @@ fn seen_at(
             ..record.moved(State::Attributed, Reason::BackupSeen)
         },
         State::Released | State::WrittenOff => {
-            // Only a Backup made since then can stand for new bytes.
-            let newer = record.times.released_at.is_none_or(|at| fact.created_at > at);
-            if known || !newer {
+            // Another Backup stands for new bytes, unless a listing that began after it was made did not have them.
+            let listed_since = record.reason == Reason::NoLongerListed
+                && record
+                    .listing
+                    .as_ref()
+                    .is_some_and(|entry| entry.judged > fact.created_at);
+            if known || listed_since {
                 return None;
             }
             Record {
                 size: Size::UNKNOWN.with_claim(fact.size_bytes),
                 written_off_by: None,
-                listing: None,
                 times: Times {
                     attributed_at: Some(now),
                     deleted_at: None,
