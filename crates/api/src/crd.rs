@@ -169,7 +169,7 @@ pub mod rules {
     pub const STORE: &[Rule] = &[
         rule(
             "spec.layout",
-            r"self.path.matches('^(([A-Za-z0-9._-]+|\{namespace\}|\{application\}|\{any\})/)*\{artifact\.\.\.\}$')",
+            r"self.path.matches('^(([A-Za-z0-9._-]+|\\{namespace\\}|\\{application\\}|\\{any\\})/)*\\{artifact\\.\\.\\.\\}$')",
             "spec.layout.path is made of words, {namespace}, {application} and {any}, joined by '/', and ends with {artifact...}",
         ),
         rule(
@@ -328,6 +328,7 @@ fn finish(
         }
         bound_maps(schema);
         drop_unknown_formats(schema);
+        drop_defaults_of_no_value(schema);
     }
     serde_json::from_value(value).expect("still a definition")
 }
@@ -380,6 +381,25 @@ fn drop_unknown_formats(node: &mut Value) {
             map.values_mut().for_each(drop_unknown_formats);
         }
         Value::Array(list) => list.iter_mut().for_each(drop_unknown_formats),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// A default that stands for *not written yet* is none of the values that may be written, and the API server refuses
+/// a definition that says so.
+fn drop_defaults_of_no_value(node: &mut Value) {
+    match node {
+        Value::Object(map) => {
+            let values = map.get("enum").and_then(Value::as_array);
+            let unlisted = map
+                .get("default")
+                .is_some_and(|default| values.is_some_and(|values| !values.contains(default)));
+            if unlisted {
+                map.remove("default");
+            }
+            map.values_mut().for_each(drop_defaults_of_no_value);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_defaults_of_no_value),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "BackupJobStatus",
     derive = "PartialEq",
-    selectable = "spec.applicationRef.apiGroup",
-    selectable = "spec.applicationRef.kind",
-    selectable = "spec.applicationRef.name",
+    selectable = ".spec.applicationRef.apiGroup",
+    selectable = ".spec.applicationRef.kind",
+    selectable = ".spec.applicationRef.name",
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#
 )]
 #[serde(rename_all = "camelCase")]

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "PlanStatus",
     derive = "PartialEq",
-    selectable = "spec.applicationRef.apiGroup",
-    selectable = "spec.applicationRef.kind",
-    selectable = "spec.applicationRef.name"
+    selectable = ".spec.applicationRef.apiGroup",
+    selectable = ".spec.applicationRef.kind",
+    selectable = ".spec.applicationRef.name"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSpec {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     plural = "artifacts",
     status = "ArtifactStatus",
     derive = "PartialEq",
-    selectable = "spec.namespace",
+    selectable = ".spec.namespace",
     printcolumn = r#"{"name":"Namespace","type":"string","jsonPath":".spec.namespace"}"#,
     printcolumn = r#"{"name":"Kind","type":"string","priority":1,"jsonPath":".spec.applicationRef.kind"}"#,
     printcolumn = r#"{"name":"Application","type":"string","jsonPath":".spec.applicationRef.name"}"#,
