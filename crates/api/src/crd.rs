@@ -36,6 +36,16 @@ pub mod rules {
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
+            "spec.deletionProtection.slidingWindow",
+            r"self.duration.matches('^([0-9]+(h|m|s))+$') && duration(self.duration) > duration('0s') && duration(self.duration) <= duration('24h')",
+            "spec.deletionProtection.slidingWindow.duration is a duration such as 90m or 12h, at most 24h",
+        ),
+        rule(
+            "spec.deletionProtection",
+            "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
+            "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
+        rule(
             "spec",
             "self.engine == 'Restic'",
             "spec.engine: Kopia is not supported by this release: set spec.engine: Restic",
@@ -169,7 +179,7 @@ pub mod rules {
     pub const STORE: &[Rule] = &[
         rule(
             "spec.layout",
-            r"self.path.matches('^(([A-Za-z0-9._-]+|\\{namespace\\}|\\{application\\}|\\{any\\})/)*\\{artifact\\.\\.\\.\\}$')",
+            "self.path.matches('^(([A-Za-z0-9._-]+|[{]namespace[}]|[{]application[}]|[{]any[}])/)*[{]artifact[.][.][.][}]$')",
             "spec.layout.path is made of words, {namespace}, {application} and {any}, joined by '/', and ends with {artifact...}",
         ),
         rule(
@@ -189,12 +199,12 @@ pub mod rules {
         ),
         rule(
             "spec",
-            r"self.endpoint.matches('^https?://[^/]+/?$')",
+            "self.endpoint.matches('^https?://[^/]+/?$')",
             "spec.endpoint is a URL without a path, such as https://s3.example.org",
         ),
         rule(
             "spec",
-            r"self.interval.matches('^([0-9]+(s|m|h))+$') && duration(self.interval) >= duration('1m') && duration(self.interval) <= duration('168h')",
+            "self.interval.matches('^([0-9]+(s|m|h))+$') && duration(self.interval) >= duration('1m') && duration(self.interval) <= duration('168h')",
             "spec.interval is a duration such as 30m or 6h, from 1m to 168h",
         ),
     ];
@@ -328,7 +338,6 @@ fn finish(
         }
         bound_maps(schema);
         drop_unknown_formats(schema);
-        drop_defaults_of_no_value(schema);
     }
     serde_json::from_value(value).expect("still a definition")
 }
@@ -381,25 +390,6 @@ fn drop_unknown_formats(node: &mut Value) {
             map.values_mut().for_each(drop_unknown_formats);
         }
         Value::Array(list) => list.iter_mut().for_each(drop_unknown_formats),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// A default that stands for *not written yet* is none of the values that may be written, and the API server refuses
-/// a definition that says so.
-fn drop_defaults_of_no_value(node: &mut Value) {
-    match node {
-        Value::Object(map) => {
-            let values = map.get("enum").and_then(Value::as_array);
-            let unlisted = map
-                .get("default")
-                .is_some_and(|default| values.is_some_and(|values| !values.contains(default)));
-            if unlisted {
-                map.remove("default");
-            }
-            map.values_mut().for_each(drop_defaults_of_no_value);
-        }
-        Value::Array(list) => list.iter_mut().for_each(drop_defaults_of_no_value),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

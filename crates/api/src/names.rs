@@ -29,6 +29,11 @@ pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
 pub const DELETE_UNIQUE_ID: &str = "kopiur.home-operations.com/delete-unique-id";
 /// Annotation on a lane's Lease: the batch Job it names, `<namespace>/<name>`.
 pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
+/// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
+/// repository object, gone ones included (JSON).
+pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
+/// Annotation on the memory of a batch: when it was written, RFC 3339.
+pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
@@ -45,6 +50,9 @@ pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 
 /// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
 pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
+
+/// Finalizer on every SnapshotSchedule, added before it has children: what it says at its end reaches them first.
+pub const SCHEDULE_FINALIZER: &str = "kopiur.home-operations.com/schedule-cleanup";
 
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
@@ -87,6 +95,8 @@ pub const STATUS_MANAGER: &str = "holdfast-status";
 
 /// The operator's namespace, as the chart installs it.
 pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
+/// Name of the leader Lease of the Kopia operator, which manages the same API group.
+pub const FOREIGN_LEASE: &str = "kopiur-leader";
 /// Name of the leader Lease.
 pub const LEADER_LEASE: &str = "holdfast-leader";
 /// Prefix of the lane Leases (`docs/design.md` 3.6).
@@ -135,6 +145,8 @@ pub const OWNED_BY_JOB: &str = "backups.cozystack.io/owned-by.BackupJobName";
 pub const OWNED_BY_JOB_NAMESPACE: &str = "backups.cozystack.io/owned-by.BackupJobNamespace";
 /// ConfigMap in the operator's namespace that tells a first start from a lost ledger (`docs/design.md` 4.1).
 pub const LEDGER_MARKER: &str = "holdfast-ledger";
+/// The ValidatingWebhookConfiguration of the gate.
+pub const GATE_CONFIGURATION: &str = "holdfast-quota";
 /// Label on an Artifact: the namespace it is charged to.
 pub const ARTIFACT_NAMESPACE_LABEL: &str = "ledger.backups.cozystack.io/namespace";
 /// Field manager of the published figures.

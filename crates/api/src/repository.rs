@@ -226,9 +226,23 @@ pub struct DeletionProtection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub threshold: Option<u32>,
-    /// Not supported yet.
+    /// Deletions that were carried out lately count too: a slow trickle is held like a wave. Absent: only pending ones
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sliding_window: Option<NotYet>,
+    pub sliding_window: Option<SlidingWindow>,
+}
+
+/// Counts the external destructive deletions of the last while that no acknowledgement covered, together with the
+/// pending ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlidingWindow {
+    /// How far back (`90m`, `12h`; at most 24h).
+    #[schemars(length(max = 32))]
+    pub duration: String,
+    /// Pending and carried out ones together at which what is pending is held.
+    #[schemars(range(min = 1))]
+    pub threshold: u32,
 }
 
 /// Access mode.
@@ -344,7 +358,7 @@ pub struct DeletionProtectionStatus {
     /// The acknowledgement as it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgement: Option<AcknowledgementRecord>,
-    /// The value of the annotation that was last refused as unreadable, so that it is told once.
+    /// The value of the annotation that was last refused, as unreadable or too far ahead: told once, and refused for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid_acknowledgement: Option<String>,
     /// How the delete Jobs of this object went lately; absent: well.

@@ -184,3 +184,25 @@ fn a_backup_has_no_status_subresource_and_the_ledgers_kinds_have_one() {
         .collect();
     assert_eq!(plurals, strategies::KINDS.map(|(_, plural)| plural));
 }
+
+#[test]
+fn what_the_api_server_refuses_in_a_definition_is_not_in_ours() {
+    // Tried: a path of a selectable field begins with a dot, and a default is one of the words.
+    fn walk(node: &Value, path: &str) {
+        if let (Some(default), Some(words)) = (node.get("default"), node["enum"].as_array()) {
+            assert!(words.contains(default), "{path}: {default} is none of {words:?}");
+        }
+        for (name, child) in node["properties"].as_object().into_iter().flatten() {
+            walk(child, &format!("{path}.{name}"));
+            walk(&child["items"], &format!("{path}.{name}[]"));
+        }
+    }
+    for definition in crd::all().iter().chain(&crd::platform()) {
+        let value = serde_json::to_value(definition).unwrap();
+        let version = &value["spec"]["versions"][0];
+        walk(&version["schema"]["openAPIV3Schema"], &definition.spec.names.kind);
+        for field in version["selectableFields"].as_array().into_iter().flatten() {
+            assert!(field["jsonPath"].as_str().unwrap().starts_with('.'), "{field}");
+        }
+    }
+}

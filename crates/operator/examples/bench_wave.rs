@@ -10,6 +10,7 @@ use holdfast_operator::context::{Context, Queues};
 use holdfast_operator::protect::wave;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::results::Results;
@@ -128,6 +129,7 @@ fn context() -> Result<Arc<Context>> {
         cluster: "bench".to_owned(),
         identity: "bench".to_owned(),
         queues: Queues::new(),
+        foreign: Foreign::none(),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::runtime::clock::Clock;
 use crate::runtime::events::{Events, Published};
+use crate::runtime::foreign::Foreign;
 use crate::runtime::leader::{Leadership, NotLeader};
 use crate::runtime::metrics::{ErrorClass, Metrics};
 use crate::runtime::queue::Queue;
@@ -30,6 +31,8 @@ pub struct Context {
     pub clock: Clock,
     /// Whether this process may write.
     pub leadership: Leadership,
+    /// Whether another manager of the API group is alive.
+    pub foreign: Foreign,
     /// Tells people what happened.
     pub events: Events,
     /// Tells machines how much happened.

@@ -3,6 +3,7 @@
 //! Promise: the definitions in the chart, the chart's README and the pages of `docs/reference/` say what the source
 //! says; `--check` changes nothing and fails when one of them does not. RBAC is not made, it is written by hand.
 
+mod account;
 mod crds;
 mod fields;
 mod reasons;
@@ -99,6 +100,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(fields::page());
     files.push(reasons::page());
     files.push(rules::page());
+    files.push(account::page());
     Ok(files)
 }
 

@@ -93,6 +93,10 @@ pub struct RecordedBackup {
     /// When the API server created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
+    /// The largest size it has claimed; a claim that shrinks does not lower the charge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub claimed_bytes: Option<i64>,
 }
 
 /// A BackupJob.
@@ -136,10 +140,6 @@ pub struct ArtifactStatus {
     /// Who says so.
     #[serde(default)]
     pub size_source: SizeSource,
-    /// The largest size a Backup has claimed; a claim that shrinks does not lower the charge.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub claimed_bytes: Option<i64>,
     /// What the driver could do when the record was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<CapabilityWords>,
@@ -186,7 +186,6 @@ pub enum ArtifactState {
     /// Written by a newer version, or not written yet.
     #[default]
     #[serde(other)]
-    #[schemars(skip)]
     Unknown,
 }
 

@@ -111,7 +111,6 @@ pub fn status(record: &Record) -> ArtifactStatus {
             Source::Measured => SizeSource::Measured,
             Source::Unknown => SizeSource::Unknown,
         },
-        claimed_bytes: record.size.claimed,
         capabilities: Some(CapabilityWords {
             deletion: deletion.as_str().to_owned(),
             size: size.as_str().to_owned(),
@@ -165,6 +164,7 @@ fn recorded((uid, entry): (&String, &BackupEntry)) -> RecordedBackup {
         uid: uid.clone(),
         name: entry.name.clone(),
         created_at: entry.created_at,
+        claimed_bytes: entry.claimed,
     }
 }
 
@@ -190,7 +190,6 @@ pub fn record(artifact: &Artifact) -> Record {
                 SizeSource::Measured => Source::Measured,
                 SizeSource::Unknown => Source::Unknown,
             },
-            claimed: status.claimed_bytes,
         },
         in_force: InForce {
             capabilities: capabilities(status.capabilities.as_ref()),
@@ -207,6 +206,7 @@ pub fn record(artifact: &Artifact) -> Record {
                 let entry = BackupEntry {
                     name: backup.name,
                     created_at: backup.created_at,
+                    claimed: backup.claimed_bytes,
                 };
                 (backup.uid, entry)
             })

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow, bail};
 use holdfast_api::names;
 use holdfast_api::shared::{CascadePolicy, Origin};
+use holdfast_operator::world::views::ScheduleView;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
@@ -46,6 +47,19 @@ pub fn delete(cluster: &Cluster, target: &Target, now: Timestamp) -> Result<Simu
         metadata.deletion_timestamp.get_or_insert_with(|| time.clone());
         metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty())
     };
+    // The operator brings a schedule's last word to its Snapshots before it lets the schedule go.
+    for schedule in after.schedules.iter().filter(|s| is_doomed(&s.metadata)) {
+        let says = match ScheduleView::from(schedule).cascade() {
+            CascadePolicy::Delete => CascadePolicy::Delete,
+            CascadePolicy::Retain | CascadePolicy::Unknown => CascadePolicy::Retain,
+        };
+        for snapshot in &mut after.snapshots {
+            let owners = snapshot.metadata.owner_references.as_deref().unwrap_or_default();
+            if owners.iter().any(|owner| owner.uid == uid(&schedule.metadata)) {
+                snapshot.spec.on_schedule_delete = Some(says);
+            }
+        }
+    }
     after
         .repositories
         .retain_mut(|object| stays(&mut object.metadata));

@@ -10,7 +10,7 @@
 
 use super::identity::Location;
 use super::ledger::{Change, Ledger};
-use super::record::{ListingEntry, Reason, Record, State, Times};
+use super::record::{ListingEntry, Reason, Record, Size, State, Times};
 use super::transitions::released;
 use super::words;
 use jiff::{SignedDuration, Timestamp};
@@ -367,7 +367,7 @@ pub fn approve(ledger: &Ledger, scope: &Scope, token: &str, now: Timestamp) -> O
 fn found(record: &Record, sum: Sum, complete: &Complete) -> Option<Record> {
     let began = complete.started_at;
     let after_release = record.times.released_at.is_none_or(|at| at < began);
-    let measured = record.size.with_measurement(sum.bytes);
+    let measured = Size::measured(sum.bytes);
     // A Backup that came while the listing ran may stand for more than it saw.
     let quiet = record.times.last_backup_at.is_none_or(|at| at < began);
     let size = match record.size.bytes {

@@ -168,8 +168,6 @@ pub struct Size {
     pub bytes: Option<i64>,
     /// Who says so.
     pub source: SizeSource,
-    /// The largest claim so far: only one beyond it raises the charge.
-    pub claimed: Option<i64>,
 }
 
 impl Size {
@@ -177,7 +175,6 @@ impl Size {
     pub const UNKNOWN: Self = Self {
         bytes: None,
         source: SizeSource::Unknown,
-        claimed: None,
     };
 
     /// What a Backup's `sizeBytes` is worth: zero and absent mean unknown, negative is unknown, and nothing is more
@@ -187,45 +184,24 @@ impl Size {
         raw.filter(|bytes| *bytes > 0).map(|bytes| bytes.min(LARGEST))
     }
 
-    /// With a claim: it grows at once, and never shrinks.
+    /// With a claim that was not made before: it grows at once, and never shrinks.
     #[must_use]
-    pub fn with_claim(self, raw: Option<i64>) -> Self {
-        let Some(claim) = Self::claim(raw) else {
-            return self;
-        };
-        if self.claimed.is_some_and(|before| claim <= before) {
+    pub fn with_claim(self, claim: i64) -> Self {
+        if self.bytes.is_some_and(|bytes| claim <= bytes) {
             return self;
         }
-        let grows = self.bytes.is_none_or(|bytes| claim > bytes);
         Self {
-            bytes: if grows { Some(claim) } else { self.bytes },
-            source: if grows { SizeSource::Claim } else { self.source },
-            claimed: Some(claim),
+            bytes: Some(claim),
+            source: SizeSource::Claim,
         }
     }
 
-    /// With the claim of a Backup that is new to it: it may have written anew, so only growth beyond what is charged
-    /// counts.
+    /// As it was measured, which counts in both directions.
     #[must_use]
-    pub fn with_claim_of_new_backup(self, raw: Option<i64>) -> Self {
-        let Some(claim) = Self::claim(raw) else {
-            return self;
-        };
-        let grows = self.bytes.is_none_or(|bytes| claim > bytes);
-        Self {
-            bytes: if grows { Some(claim) } else { self.bytes },
-            source: if grows { SizeSource::Claim } else { self.source },
-            claimed: Some(self.claimed.map_or(claim, |before| before.max(claim))),
-        }
-    }
-
-    /// With a measurement, which counts in both directions.
-    #[must_use]
-    pub fn with_measurement(self, bytes: i64) -> Self {
+    pub fn measured(bytes: i64) -> Self {
         Self {
             bytes: Some(bytes.clamp(0, LARGEST)),
             source: SizeSource::Measured,
-            claimed: self.claimed,
         }
     }
 }
@@ -291,6 +267,9 @@ pub struct BackupEntry {
     pub name: String,
     /// When the API server created it; `None` only of records of an older version.
     pub created_at: Option<Timestamp>,
+    /// The largest size it has claimed: only a larger one raises the charge, so that a claim which was measured does
+    /// not come back.
+    pub claimed: Option<i64>,
 }
 
 /// The BackupJob of a run.

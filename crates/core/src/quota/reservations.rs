@@ -61,6 +61,11 @@ impl Reservations {
             .filter(move |reservation| reservation.namespace == namespace)
     }
 
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Reservation> {
+        self.by_uid.values()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

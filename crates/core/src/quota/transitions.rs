@@ -112,11 +112,8 @@ fn seen_at(
         return Some(first_seen(fact, identity, name, now));
     };
     let known = record.backups.contains_key(&fact.uid);
-    let size = if known {
-        record.size.with_claim(fact.size_bytes)
-    } else {
-        record.size.with_claim_of_new_backup(fact.size_bytes)
-    };
+    let before = record.backups.get(&fact.uid);
+    let size = with_claim(record.size, before, fact);
     let renewed = match record.state {
         State::Unknown | State::InFlight => return None,
         State::Attributed => Record {
@@ -138,11 +135,17 @@ fn seen_at(
                     .listing
                     .as_ref()
                     .is_some_and(|entry| entry.judged > fact.created_at);
-            if known || listed_since {
+            if known {
                 return None;
             }
+            if listed_since {
+                // It is noted all the same: as long as it lives, the record is not forgotten.
+                let mut noted = record.clone();
+                noted.backups.insert(fact.uid.clone(), entry(None, fact));
+                return Some(noted);
+            }
             Record {
-                size: Size::UNKNOWN.with_claim(fact.size_bytes),
+                size: with_claim(Size::UNKNOWN, None, fact),
                 written_off_by: None,
                 times: Times {
                     attributed_at: Some(now),
@@ -164,14 +167,26 @@ fn seen_at(
         renewed.times.last_backup_at = Some(now);
         renewed.in_force = more_careful(renewed.in_force, fact.in_force);
     }
-    renewed.backups.insert(fact.uid.clone(), entry(fact));
+    renewed.backups.insert(fact.uid.clone(), entry(before, fact));
     Some(renewed)
 }
 
-fn entry(fact: &BackupFact) -> BackupEntry {
+/// A size with what this Backup claims, as far as it has not claimed as much before.
+fn with_claim(size: Size, before: Option<&BackupEntry>, fact: &BackupFact) -> Size {
+    let claimed = before.and_then(|entry| entry.claimed);
+    match Size::claim(fact.size_bytes) {
+        Some(claim) if claimed.is_none_or(|before| claim > before) => size.with_claim(claim),
+        Some(_) | None => size,
+    }
+}
+
+fn entry(before: Option<&BackupEntry>, fact: &BackupFact) -> BackupEntry {
     BackupEntry {
         name: fact.name.clone(),
         created_at: Some(fact.created_at),
+        claimed: before
+            .and_then(|entry| entry.claimed)
+            .max(Size::claim(fact.size_bytes)),
     }
 }
 
@@ -181,9 +196,9 @@ fn first_seen(fact: &BackupFact, identity: Identity, name: &str, now: Timestamp)
         subject: Subject::Artifact(identity),
         state: State::Attributed,
         reason: Reason::BackupSeen,
-        size: Size::UNKNOWN.with_claim(fact.size_bytes),
+        size: with_claim(Size::UNKNOWN, None, fact),
         in_force: fact.in_force,
-        backups: BTreeMap::from([(fact.uid.clone(), entry(fact))]),
+        backups: BTreeMap::from([(fact.uid.clone(), entry(None, fact))]),
         application: fact.application.clone(),
         job: None,
         namespace_uid: fact.namespace_uid.clone(),

@@ -39,7 +39,9 @@ pub fn repository(key: RepositoryKey) -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: None,
+        sliding_window: None,
         recorded_acknowledgement: None,
+        refused_acknowledgement: None,
         held_through: None,
         backoff_until: None,
     }

@@ -105,6 +105,8 @@ fn repository(index: usize, facts: &Repository) -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: note(facts.note),
+        sliding_window: None,
+        refused_acknowledgement: None,
         recorded_acknowledgement: facts.record.map(|record| RecordedAcknowledgement {
             value: ack::render(time(record.value)),
             effective: time(record.effective),

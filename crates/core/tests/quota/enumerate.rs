@@ -401,3 +401,32 @@ fn layouts_name_the_namespace_once_and_end_with_the_artifact() {
         Some("n")
     );
 }
+
+#[test]
+fn a_backup_that_is_seen_only_after_its_bytes_were_missed_is_not_charged_then_or_later() {
+    let (mut ledger, keys) = listed(5, GI);
+    for at in [200, 300] {
+        list_without(&mut ledger, &keys, 1, GI, at);
+    }
+    let mut late = backup(&keys[0], GI);
+    late.uid = "uid-late".into();
+    late.created_at = t(150);
+    see(&mut ledger, &late, 400);
+    assert_eq!(figures(&ledger), (4 * GI, 0, 4));
+    delete(&mut ledger, &backup(&keys[0], 0), 410);
+    let record = of(&ledger, &late);
+    assert_eq!(
+        holdfast_core::quota::transitions::overdue(PLATFORM, &record, t(400 * 86_400)),
+        None,
+        "remembered as long as the Backup lives, or it would be charged when the record is forgotten"
+    );
+    let mut new = late.clone();
+    new.uid = "uid-new".into();
+    new.created_at = t(500);
+    see(&mut ledger, &new, 501);
+    assert_eq!(
+        figures(&ledger),
+        (5 * GI, 0, 5),
+        "another one stands for new bytes"
+    );
+}

@@ -84,6 +84,10 @@ fn a_run_that_succeeded_without_a_backup_left_bytes_that_are_retained() {
     fact.result = ResultLookup::Absent;
     let changes = seen(&mut ledger, &fact, 1);
     assert_eq!(removed(&changes), [RemoveReason::Replaced]);
+    assert!(
+        matches!(changes[..], [Change::Write(_), Change::Remove { .. }]),
+        "the new record is written before the old one goes"
+    );
     assert_eq!(
         (
             figures(&ledger),

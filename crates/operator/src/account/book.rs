@@ -21,6 +21,8 @@ pub struct Version {
     pub uid: String,
     /// Its resource version.
     pub resource_version: String,
+    /// It has got its status.
+    pub is_told: bool,
 }
 
 impl Version {
@@ -30,6 +32,7 @@ impl Version {
         Self {
             uid: artifact.metadata.uid.clone().unwrap_or_default(),
             resource_version: artifact.metadata.resource_version.clone().unwrap_or_default(),
+            is_told: artifact.status.is_some(),
         }
     }
 }

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+/// How soon an object is looked at again that was left alone beside another manager.
+const BESIDE_AGAIN: Duration = Duration::from_secs(15);
+
 /// Starts all workers; they have ended when the set is empty.
 #[must_use = "the Lease is released only after the workers have ended"]
 pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
@@ -113,6 +116,11 @@ pub(crate) async fn work<K, F, Fut>(
         if !leadership.is_leader() {
             queue.done(key.clone(), Next::Settled);
             queue.add(key);
+            continue;
+        }
+        if kind != Kind::Lane && ctx.foreign.alive().is_some() {
+            // Nothing is decided beside it; a lane says so itself. All are looked at again when it is gone.
+            queue.done(key, Next::After(BESIDE_AGAIN));
             continue;
         }
         let begin = Instant::now();

@@ -93,6 +93,7 @@ pub struct Metrics {
     leader: Gauge,
     /// Figures of Account.
     pub quota: crate::account::metrics::QuotaMetrics,
+    foreign: Gauge,
 }
 
 impl Default for Metrics {
@@ -123,6 +124,7 @@ impl Metrics {
             scheduled: Counter::default(),
             leader: Gauge::default(),
             quota: crate::account::metrics::QuotaMetrics::default(),
+            foreign: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -206,6 +208,11 @@ impl Metrics {
             "holdfast_leader",
             "1 on the replica that leads",
             self.leader.clone(),
+        );
+        r.register(
+            "holdfast_foreign_manager",
+            "1 while another manager of the API group is alive, or may be: nothing is decided",
+            self.foreign.clone(),
         );
     }
 
@@ -299,6 +306,11 @@ impl Metrics {
     /// A schedule created a Snapshot.
     pub fn scheduled(&self) {
         self.scheduled.inc();
+    }
+
+    /// Whether another manager is alive.
+    pub fn foreign(&self, alive: bool) {
+        self.foreign.set(i64::from(alive));
     }
 
     /// Whether this replica leads.

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod diff;
 pub mod endpoints;
 pub mod events;
+pub mod foreign;
 pub mod labels;
 pub mod leader;
 pub mod lease;

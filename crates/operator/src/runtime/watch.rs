@@ -6,6 +6,7 @@
 //! **Assumes.** The sink that receives dirty keys does not block.
 
 use crate::runtime::clock::Clock;
+use crate::runtime::foreign::Foreign;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
@@ -30,6 +31,7 @@ pub fn start(
     sink: &Sink,
     streaming_lists: bool,
     clock: &Clock,
+    foreign: &Foreign,
 ) -> JoinSet<()> {
     let all = watcher::Config::default();
     // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
@@ -46,36 +48,25 @@ pub fn start(
         world,
         sink,
         clock,
+        foreign,
         set: JoinSet::new(),
     };
-    spawn.kind(Kind::Repository, all.clone(), |mut r: Repository| {
-        r.metadata.managed_fields = None;
+    spawn.kind(Kind::Repository, all.clone(), |r: Repository| {
         Observed::Repository(Box::new(RepositoryView::namespaced(r)))
     });
-    spawn.kind(
-        Kind::ClusterRepository,
-        all.clone(),
-        |mut r: ClusterRepository| {
-            r.metadata.managed_fields = None;
-            Observed::Repository(Box::new(RepositoryView::cluster(r)))
-        },
-    );
-    spawn.kind(Kind::Policy, all.clone(), |mut p: SnapshotPolicy| {
-        p.metadata.managed_fields = None;
+    spawn.kind(Kind::ClusterRepository, all.clone(), |r: ClusterRepository| {
+        Observed::Repository(Box::new(RepositoryView::cluster(r)))
+    });
+    spawn.kind(Kind::Policy, all.clone(), |p: SnapshotPolicy| {
         Observed::Policy(Box::new(p))
     });
-    spawn.kind(Kind::Schedule, all.clone(), |mut s: SnapshotSchedule| {
-        s.metadata.managed_fields = None;
+    spawn.kind(Kind::Schedule, all.clone(), |s: SnapshotSchedule| {
         Observed::Schedule(Box::new(s))
     });
-    spawn.kind(Kind::Snapshot, all.clone(), |mut s: SnapshotView| {
-        s.metadata.managed_fields = None;
+    spawn.kind(Kind::Snapshot, all.clone(), |s: SnapshotView| {
         Observed::Snapshot(Box::new(s))
     });
-    spawn.kind(Kind::Job, ours, |mut j: JobView| {
-        j.metadata.managed_fields = None;
-        Observed::Job(Box::new(j))
-    });
+    spawn.kind(Kind::Job, ours, |j: JobView| Observed::Job(Box::new(j)));
     spawn.kind(Kind::Namespace, all, |n: PartialObjectMeta<Namespace>| {
         let view = NamespaceView {
             terminating: n.metadata.deletion_timestamp.is_some(),
@@ -91,6 +82,7 @@ struct Spawn<'a> {
     world: &'a Arc<World>,
     sink: &'a Sink,
     clock: &'a Clock,
+    foreign: &'a Foreign,
     set: JoinSet<()>,
 }
 
@@ -105,11 +97,17 @@ impl Spawn<'_> {
     {
         let api: Api<DeserializeGuard<K>> = Api::all(self.client.clone());
         let (world, sink, clock) = (Arc::clone(self.world), Arc::clone(self.sink), self.clock.clone());
+        let foreign = self.foreign.clone();
         self.set.spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
                 let decode = |guard: DeserializeGuard<K>| match guard.0 {
-                    Ok(object) => Some(observe(object)),
+                    Ok(mut object) => {
+                        // Read once, not kept: they are bulky.
+                        let fields = object.meta_mut().managed_fields.take();
+                        foreign.look(fields.as_deref(), clock.now());
+                        Some(observe(object))
+                    }
                     Err(error) => {
                         tracing::warn!(?kind, %error, "an object cannot be read and is left alone; correct it or update Holdfast");
                         None

@@ -4,9 +4,11 @@
 mod catalog;
 mod conformance;
 mod edges;
+mod foreign;
 mod others;
 mod policy_deleted;
 mod prunes;
+mod schedule_deleted;
 mod server;
 mod story;
 mod sweep;

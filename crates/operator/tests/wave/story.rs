@@ -7,6 +7,7 @@ use holdfast_operator::context::{Context, Error, Queues};
 use holdfast_operator::protect::wave;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::queue::Next;
@@ -66,6 +67,7 @@ impl Story {
             cluster: "cluster".to_owned(),
             identity: "me".to_owned(),
             queues: Queues::new(),
+            foreign: Foreign::none(),
         };
         let story = Self { server, ctx };
         for name in ["backup", "holdfast-system"] {

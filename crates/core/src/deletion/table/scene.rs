@@ -92,7 +92,9 @@ fn repository() -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: None,
+        sliding_window: None,
         recorded_acknowledgement: None,
+        refused_acknowledgement: None,
         held_through: None,
         backoff_until: None,
     }

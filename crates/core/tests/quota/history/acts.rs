@@ -162,12 +162,7 @@ impl World {
     }
 
     fn wait(&mut self, seconds: i64) {
-        // Watches show a job within a minute.
-        if seconds >= 60 {
-            for uid in self.runs.keys().cloned().collect::<Vec<_>>() {
-                self.see_job(&uid);
-            }
-        }
+        self.keep_watch(self.now + seconds);
         self.now += seconds;
         self.reservations.expire(Duration::from_secs(self.now as u64));
         let due: Vec<Change> = self
@@ -180,6 +175,7 @@ impl World {
 
     pub fn step(&mut self, step: Step) {
         self.now += 1;
+        self.keep_watch(self.now);
         match step {
             Step::Create {
                 namespace,

@@ -50,29 +50,60 @@ pub enum Step {
     Remake(usize),
 }
 
+/// One step from two numbers: what, and its details. (A union of strategies would make a generator of random numbers
+/// for every step, which took most of the time.)
 pub fn step() -> impl Strategy<Value = Step> {
-    let index = 0_usize..12;
-    let key = 0_usize..4;
-    prop_oneof![
-        9 => (0_usize..2, 0_usize..6, 0_usize..2, prop::bool::weighted(0.1))
-            .prop_map(|(namespace, kind, app, dry_run)| Step::Create { namespace, kind, app, dry_run }),
-        4 => index.clone().prop_map(Step::SeeJob),
-        3 => index.clone().prop_map(Step::Begin),
-        6 => (index.clone(), key.clone(), -5_i64..100, any::<bool>())
-            .prop_map(|(job, key, claim, shown)| Step::Finish { job, key, claim, shown }),
-        1 => index.clone().prop_map(Step::Fail),
-        2 => (index.clone(), any::<bool>()).prop_map(|(job, shown)| Step::DeleteJob { job, shown }),
-        2 => (index.clone(), -5_i64..100).prop_map(|(backup, claim)| Step::Claim { backup, claim }),
-        1 => (index.clone(), key.clone()).prop_map(|(backup, key)| Step::Move { backup, key }),
-        4 => (index.clone(), any::<bool>(), prop::bool::weighted(0.1))
-            .prop_map(|(backup, shown, kept)| Step::DeleteBackup { backup, shown, kept }),
-        3 => index.clone().prop_map(Step::Evidence),
-        2 => index.clone().prop_map(Step::Prune),
-        9 => prop::bool::weighted(0.9).prop_map(|whole| Step::List { whole }),
-        1 => Just(Step::Approve),
-        2 => index.prop_map(Step::WriteOff),
-        1 => (0_usize..4).prop_map(Step::Die),
-        2 => prop_oneof![3 => 1_i64..90, 1 => 1000_i64..200_000].prop_map(Step::Wait),
-        1 => (0_usize..2).prop_map(Step::Remake),
-    ]
+    (0_u8..58, any::<u32>()).prop_map(|(what, details)| {
+        let mut rest = details as usize;
+        let mut take = move |below: usize| {
+            let taken = rest % below;
+            rest /= below;
+            taken
+        };
+        match what {
+            0..=8 => Step::Create {
+                namespace: take(2),
+                kind: take(6),
+                app: take(2),
+                dry_run: take(10) == 9,
+            },
+            9..=12 => Step::SeeJob(take(12)),
+            13..=15 => Step::Begin(take(12)),
+            16..=21 => Step::Finish {
+                job: take(12),
+                key: take(4),
+                claim: take(105) as i64 - 5,
+                shown: take(2) == 1,
+            },
+            22 => Step::Fail(take(12)),
+            23..=24 => Step::DeleteJob {
+                job: take(12),
+                shown: take(2) == 1,
+            },
+            25..=26 => Step::Claim {
+                backup: take(12),
+                claim: take(105) as i64 - 5,
+            },
+            27 => Step::Move {
+                backup: take(12),
+                key: take(4),
+            },
+            28..=31 => Step::DeleteBackup {
+                backup: take(12),
+                shown: take(2) == 1,
+                kept: take(10) == 9,
+            },
+            32..=34 => Step::Evidence(take(12)),
+            35..=36 => Step::Prune(take(12)),
+            37..=46 => Step::List { whole: take(10) != 9 },
+            47 => Step::Approve,
+            48..=49 => Step::WriteOff(take(12)),
+            50 => Step::Die(take(4)),
+            51..=54 => Step::Wait(match take(4) {
+                3 => 1000 + take(199_000) as i64,
+                _ => 1 + take(89) as i64,
+            }),
+            _ => Step::Remake(take(2)),
+        }
+    })
 }

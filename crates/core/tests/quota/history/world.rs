@@ -201,6 +201,19 @@ impl World {
         self.write(backup_seen(&self.ledger, &fact, t(self.now)));
     }
 
+    /// Watches show a job within a minute.
+    pub fn keep_watch(&mut self, until: i64) {
+        let unseen: Vec<String> = NAMESPACES
+            .iter()
+            .flat_map(|namespace| self.reservations.of_namespace(namespace))
+            .filter(|reservation| until - reservation.at.as_secs() as i64 >= 60)
+            .map(|reservation| reservation.uid.clone())
+            .collect();
+        for uid in unseen {
+            self.see_job(&uid);
+        }
+    }
+
     /// A new leader: the ledger from what was written, and every object again.
     pub fn start(&mut self) {
         self.dies_after = None;

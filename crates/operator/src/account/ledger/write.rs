@@ -50,7 +50,9 @@ async fn write(account: &Account, record: &Record, step: &Step) -> Result<Option
     match &step.version {
         None => create(account, record).await.map(Some),
         Some(version) => {
-            let before = step.before.as_ref().map(convert::status).unwrap_or_default();
+            // What an object without a status reads as is not what it says.
+            let before = step.before.as_ref().filter(|_| version.is_told);
+            let before = before.map(convert::status).unwrap_or_default();
             change(account, &record.name, version, &before, &convert::status(record)).await
         }
     }

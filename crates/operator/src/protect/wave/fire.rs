@@ -118,7 +118,16 @@ pub async fn fire(
     }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
-    if let Err(error) = memory::write(ctx, &repository, &job, &members, now).await {
+    let why = |uid: &str| match proof.plan.decision(uid)?.verdict {
+        Verdict::Delete(why) => Some(why),
+        Verdict::InFlight
+        | Verdict::Release(_)
+        | Verdict::Orphan(_)
+        | Verdict::Retain(_)
+        | Verdict::Wait(_)
+        | Verdict::Held(_) => None,
+    };
+    if let Err(error) = memory::write(ctx, &repository, &job, &members, why, now).await {
         return refused(
             ctx,
             observed,

@@ -1,4 +1,5 @@
-//! The lock of a lane: a Lease in the operator's namespace that names the batch Job (`docs/design.md` 3.6).
+//! The lock of a lane: a Lease in the operator's namespace that names the batch Job (`docs/design.md` 3.6), and keeps
+//! the lane's own memory of a hold (3.4).
 //!
 //! **Promises.** It is written with the resourceVersion that was read, or created; whoever comes second meets a
 //! conflict. A process that did not write it last rewrites it before it does anything else to the lane, so that
@@ -8,14 +9,18 @@
 //! is free. The caller looks for the Job live.
 
 use crate::context::{Context, Error};
+use crate::jobs::{name_repository, parse_repository};
 use crate::runtime::leader::{NotLeader, Standing};
 use crate::world::keys::ObjectKey;
 use holdfast_api::names;
+use holdfast_core::deletion::LaneLatch;
 use holdfast_core::deletion::names::lane_lease_name;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Name of the engine in the Lease's name.
 const ENGINE: &str = "Restic";
@@ -33,6 +38,85 @@ impl Lock {
     pub fn job(&self) -> Option<ObjectKey> {
         named_job(self.lease.as_ref()?)
     }
+}
+
+impl Lock {
+    /// What the lane remembers of a hold. One that cannot be read holds everything that is pending: a person decides.
+    #[must_use]
+    pub fn latch(&self) -> Option<LaneLatch> {
+        let annotations = self.lease.as_ref()?.metadata.annotations.as_ref()?;
+        let text = annotations.get(names::LANE_LATCH)?;
+        let kept: KeptLatch = serde_json::from_str(text).unwrap_or_else(|error| {
+            tracing::warn!(lane = %self.unique_id, %error, "what the lane remembers of a hold cannot be read; everything pending counts as held");
+            KeptLatch {
+                held_through: Some(Timestamp::MAX),
+                thresholds: BTreeMap::new(),
+            }
+        });
+        let thresholds = kept.thresholds.into_iter();
+        Some(LaneLatch {
+            held_through: kept.held_through,
+            thresholds: thresholds
+                .filter_map(|(name, threshold)| Some((parse_repository(&name)?, threshold)))
+                .collect(),
+        })
+    }
+}
+
+/// A [`LaneLatch`] as the Lease keeps it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptLatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held_through: Option<Timestamp>,
+    #[serde(default)]
+    thresholds: BTreeMap<String, u32>,
+}
+
+/// Writes what the lane remembers of a hold, or that it remembers nothing.
+///
+/// # Errors
+/// [`Error`]; a conflict when somebody else wrote the lock since it was read.
+pub async fn remember(
+    ctx: &Context,
+    lock: &Lock,
+    latch: Option<&LaneLatch>,
+    now: Timestamp,
+) -> Result<Lock, Error> {
+    let mut changed = lock.clone();
+    let kept = latch.map(|latch| KeptLatch {
+        held_through: latch.held_through,
+        thresholds: latch
+            .thresholds
+            .iter()
+            .map(|(key, threshold)| (name_repository(key), *threshold))
+            .collect(),
+    });
+    let text = kept
+        .map(|kept| serde_json::to_string(&kept).map_err(crate::jobs::build::BuildError::from))
+        .transpose()?;
+    let mut wanted = wanted(ctx, lock, lock.job().as_ref(), me(ctx)?, now);
+    let annotations = wanted.metadata.annotations.get_or_insert_default();
+    match text {
+        Some(text) => annotations.insert(names::LANE_LATCH.to_owned(), text),
+        None => annotations.remove(names::LANE_LATCH),
+    };
+    changed.lease = Some(store(ctx, lock, &wanted).await?);
+    Ok(changed)
+}
+
+async fn store(ctx: &Context, lock: &Lock, wanted: &Lease) -> Result<Lease, Error> {
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    ctx.leadership.guard()?;
+    Ok(if lock.lease.is_some() {
+        let name = lane_lease_name(ENGINE, &lock.unique_id);
+        api(ctx).replace(&name, &params, wanted).await?
+    } else {
+        api(ctx).create(&params, wanted).await?
+    })
 }
 
 fn named_job(lease: &Lease) -> Option<ObjectKey> {
@@ -89,17 +173,7 @@ pub async fn write(
     now: Timestamp,
 ) -> Result<Lock, Error> {
     let wanted = wanted(ctx, lock, job, me(ctx)?, now);
-    let params = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    ctx.leadership.guard()?;
-    let stored = if lock.lease.is_some() {
-        let name = lane_lease_name(ENGINE, &lock.unique_id);
-        api(ctx).replace(&name, &params, &wanted).await?
-    } else {
-        api(ctx).create(&params, &wanted).await?
-    };
+    let stored = store(ctx, lock, &wanted).await?;
     Ok(Lock {
         unique_id: lock.unique_id.clone(),
         lease: Some(stored),

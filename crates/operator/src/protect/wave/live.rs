@@ -11,12 +11,11 @@ use super::observe::Observed;
 use super::proven::Proven;
 use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::{RepositoryView, SnapshotView};
+use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
 use crate::world::{NamespaceKnown, World};
-use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule};
-use holdfast_core::deletion::{Batch, Owner};
+use holdfast_api::{ClusterRepository, Repository};
+use holdfast_core::deletion::{Batch, Cascade, Owner};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,26 +28,31 @@ pub struct Live {
     pub repositories: BTreeMap<RepositoryKey, Option<Arc<RepositoryView>>>,
     /// Batch Jobs of the whole cluster that have not ended; only where a cap counts them.
     pub jobs_in_cluster: Option<u32>,
-    schedules: BTreeMap<ObjectKey, Option<ObjectMeta>>,
+    schedules: BTreeMap<ObjectKey, Option<ScheduleView>>,
     namespaces: BTreeMap<String, NamespaceKnown>,
 }
 
 impl Live {
-    /// The schedule that owns a Snapshot.
+    /// The schedule that owns a Snapshot, and what it says about the data.
     #[must_use]
-    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> Owner {
+    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> (Owner, Option<Cascade>) {
         let Some((uid, name)) = view.schedule_owner() else {
-            return facts::owner(None, None);
+            return (facts::owner(None, None), None);
         };
         let key = ObjectKey::new(view.key().namespace, name);
-        match self.schedules.get(&key) {
-            Some(read) => facts::owner(Some(uid), read.as_ref()),
+        let known = match self.schedules.get(&key) {
+            Some(read) => read.clone(),
             None => {
                 let known = world.schedule(&key);
-                let found = known.as_ref().map(|s| &s.metadata);
-                facts::owner(Some(uid), found.or_else(|| proven.schedules.get(&key)))
+                let known = known.map(|schedule| ScheduleView::from(schedule.as_ref()));
+                known.or_else(|| proven.schedules.get(&key).cloned())
             }
-        }
+        };
+        let meta = known.as_ref().map(|schedule| &schedule.metadata);
+        (
+            facts::owner(Some(uid), meta),
+            facts::schedule_says(Some(uid), known.as_ref()),
+        )
     }
 
     /// A namespace.
@@ -83,10 +87,9 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
         namespaces.insert(key.namespace);
     }
     for key in schedules {
-        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
-            Api::namespaced(ctx.client.clone(), &key.namespace);
+        let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let found = api.get_opt(&key.name).await?;
-        live.schedules.insert(key, found.map(|s| s.metadata));
+        live.schedules.insert(key, found);
     }
     for name in namespaces {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(ctx.client.clone());

@@ -12,6 +12,7 @@
 //! [`fire`], [`justified`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
 //! [`foresee`] is for those who ask what a pass would decide.
 
+mod beside;
 mod facts;
 mod fire;
 pub mod foresee;
@@ -36,8 +37,9 @@ use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_core::deletion::{Plan, Settings, wave};
+use holdfast_core::deletion::{LaneLatchChange, Plan, Settings, wave};
 use jiff::Timestamp;
 use live::Live;
 use std::time::Duration;
@@ -60,15 +62,26 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(Duration::from_secs(15)));
     }
     let now = ctx.clock.now();
+    if let Some(who) = ctx.foreign.alive() {
+        return beside::pass(ctx, key, &who, now).await;
+    }
     let pending = ctx.world.pending(key);
-    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty();
+    let objects = ctx.world.repositories_of(key);
+    let latched = objects.iter().any(|r| r.protection().held_through.is_some());
+    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty() && !latched;
     // Before anything of the lane is touched: a former leader's write ends in a conflict from here on.
-    let lock = match key {
+    let mut lock = match key {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
-    let proven = proven::prove(ctx, &pending).await?;
+    let mut proven = proven::prove(ctx, &pending).await?;
+    proven.latch = lock.as_ref().and_then(lease::Lock::latch);
+    if let LaneKey::Physical(id) = key
+        && objects.iter().any(|r| has_window(r))
+    {
+        proven.fired = memory::fired(ctx, id).await?;
+    }
     let (world, home) = (&ctx.world, &ctx.settings.namespace);
     let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
     let ended: Vec<_> = jobs
@@ -85,6 +98,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 
     let mut refused = release::finish(ctx, &observed.done).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
+    if let (LaneLatchChange::Write(latch), Some(held)) = (&plan.latch, &lock) {
+        lock = Some(lease::remember(ctx, held, Some(latch), now).await?);
+    }
     records::before(ctx, &mut observed, &plan).await?;
     refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
@@ -104,6 +120,10 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         // Without a lock (no unique id) nothing fires; the decision says so too.
         (None, Some(_), None) | (None, None, _) => {}
     }
+    records::nothing_unknown_is_pending(ctx, &plan).await?;
+    if let (LaneLatchChange::Forget, None, Some(held)) = (&plan.latch, &plan.fire, &lock) {
+        lease::remember(ctx, held, None, now).await?;
+    }
     records::after(ctx, &mut observed, &plan, now).await?;
     count(ctx, key, &plan);
     // What was refused to one member kept no other waiting.
@@ -118,15 +138,19 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(
-        &ctx.world,
-        &ctx.settings.namespace,
-        key,
-        &[],
-        &proven::Proven::default(),
-        &Live::default(),
-    );
+    let observed = facts_of(ctx, key, &Live::default());
     wave(&observed.lane, &settings(ctx), now)
+}
+
+/// A lane as the world alone tells it.
+fn facts_of(ctx: &Context, key: &LaneKey, live: &Live) -> observe::Observed {
+    let home = &ctx.settings.namespace;
+    observe::lane(&ctx.world, home, key, &[], &proven::Proven::default(), live)
+}
+
+fn has_window(repository: &RepositoryView) -> bool {
+    let protection = repository.spec.deletion_protection.as_ref();
+    protection.is_some_and(|p| p.sliding_window.is_some())
 }
 
 fn settings(ctx: &Context) -> Settings {

@@ -214,6 +214,8 @@ pub fn lane(
             .collect(),
         members,
         unplaced,
+        latch: proven.latch.clone(),
+        fired: proven.fired.clone(),
         live: live_batch(jobs),
         cache: if world.is_synced() {
             Cache::Synced
@@ -286,9 +288,11 @@ impl Gather<'_> {
             Some(other) => Sharing::WithLive(other.to_string()),
             None => Sharing::Alone,
         };
+        let (owner, schedule_says) = self.live.owner(world, self.proven, view);
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(world, self.proven, view),
+            owner,
+            schedule_says,
             namespace: facts::namespace(self.live.namespace(world, &own.namespace)),
             sharing,
             mover: self.mover(view),

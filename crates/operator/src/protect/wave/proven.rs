@@ -5,11 +5,11 @@
 
 use crate::context::{Context, Error};
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::{JobView, SnapshotView};
+use crate::world::views::{JobView, ScheduleView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use holdfast_core::deletion::{Fired, LaneLatch};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
@@ -26,9 +26,13 @@ pub struct Proven {
     /// Policies that exist although the world does not have them.
     pub policies: BTreeSet<ObjectKey>,
     /// Schedules that exist although the world does not have them.
-    pub schedules: BTreeMap<ObjectKey, ObjectMeta>,
+    pub schedules: BTreeMap<ObjectKey, ScheduleView>,
     /// Backup Jobs that were looked for and are not there.
     pub absent_jobs: BTreeSet<ObjectKey>,
+    /// What the lane itself remembers of a hold.
+    pub latch: Option<LaneLatch>,
+    /// What was fired lately; only read for a sliding window.
+    pub fired: Vec<Fired>,
     /// Backup Jobs that are there although the world does not have them.
     pub present_jobs: BTreeMap<ObjectKey, Arc<JobView>>,
 }
@@ -82,10 +86,9 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
         }
     }
     for key in schedules {
-        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
-            Api::namespaced(ctx.client.clone(), &key.namespace);
+        let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
         if let Some(found) = api.get_opt(&key.name).await? {
-            proven.schedules.insert(key, found.metadata);
+            proven.schedules.insert(key, found);
         }
     }
     for key in policies {

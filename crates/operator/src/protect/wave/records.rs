@@ -15,7 +15,7 @@ use holdfast_api::repository::{
 use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_core::backoff;
 use holdfast_core::deletion::messages::{self, Words};
-use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
+use holdfast_core::deletion::{AcknowledgementChange, LaneLatchChange, LatchChange, Plan, RepositoryPlan};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -111,16 +111,25 @@ fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionS
     }
 }
 
+/// Before step 4: a watch that hangs while that of the repositories goes on would show no latched member pending, so a
+/// latch is cleared only over what the API server itself says is pending.
+///
+/// # Errors
+/// [`Error`]; a conflict when the world does not know all of it.
+pub async fn nothing_unknown_is_pending(ctx: &Context, plan: &Plan) -> Result<(), Error> {
+    let clears = |r: &RepositoryPlan| r.held_through == LatchChange::Clear;
+    let clears = plan.repositories.iter().any(clears) || plan.latch == LaneLatchChange::Forget;
+    if clears && !knows_what_is_pending(ctx).await? {
+        return Err(Error::Conflict);
+    }
+    Ok(())
+}
+
 /// Step 4: the latch downwards and the condition `MassDeletionHeld`.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
-    // A watch that hangs while that of the repositories goes on would show no latched member pending.
-    let clears = |r: &RepositoryPlan| r.held_through == LatchChange::Clear;
-    if plan.repositories.iter().any(clears) && !knows_what_is_pending(ctx).await? {
-        return Err(Error::Conflict);
-    }
     for repository in &plan.repositories {
         let Some(view) = observed.repositories.get(&repository.key).cloned() else {
             continue;

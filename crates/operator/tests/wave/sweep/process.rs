@@ -13,6 +13,7 @@ use holdfast_operator::context::{Context, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::results::Results;
@@ -138,13 +139,14 @@ impl Process {
             cluster: "cluster".to_owned(),
             identity: format!("process-{number}"),
             queues: Queues::new(),
+            foreign: Foreign::none(),
         });
         let queues = Arc::clone(&ctx);
         let sink: watch::Sink = Arc::new(move |mut dirty| {
             dirty.retain(|d| matches!(d, Dirty::Lane(_) | Dirty::Policy(_)));
             queues.queues.add(dirty);
         });
-        let watches = watch::start(&client, &world, &sink, false, clock);
+        let watches = watch::start(&client, &world, &sink, false, clock, &Foreign::none());
         Self([watches, protect::start(&ctx, &CancellationToken::new())])
     }
 
