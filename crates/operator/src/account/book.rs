@@ -244,3 +244,7 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ pub mod gate;
 pub mod ledger;
 mod marker;
 pub mod metrics;
+mod moment;
 pub mod publish;
 pub mod settings;
 pub mod watch;
@@ -243,17 +244,17 @@ impl Account {
         known.get(namespace).copied().unwrap_or_default()
     }
 
-    /// What the gate may decide on for a namespace: its own records and those it is charged with. A ledger that is
-    /// not complete knows nothing; one with old arrears in this namespace is stale.
+    /// How far the figures of a namespace can be trusted: a ledger that is not complete knows nothing; one with old
+    /// arrears in this namespace is stale.
     #[must_use]
-    pub fn knowledge(&self, namespace: &str) -> Knowledge {
+    pub fn knowledge(&self, namespace: &str, figures: Figures) -> Knowledge {
         if !self.world.is_complete() || !self.arrears.is_added_up(namespace) {
             return Knowledge::NotYetCounted;
         }
         if self.arrears.is_stale(namespace) {
             return Knowledge::Stale;
         }
-        Knowledge::Current(self.figures(namespace))
+        Knowledge::Current(figures)
     }
 
     /// What a namespace is charged with.

@@ -17,7 +17,7 @@ use crate::runtime::queue::Next;
 use holdfast_api::names;
 use holdfast_core::quota::gate::Quota;
 use holdfast_core::quota::publish::{self, Published, WarningReason, Write, WriteReason};
-use holdfast_core::quota::{Figures, amount, tenancy};
+use holdfast_core::quota::{Figures, Ledger, amount, tenancy};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::EventType;
@@ -62,24 +62,15 @@ impl Account {
     /// What is published of a namespace.
     #[must_use]
     pub fn published(&self, namespace: &str) -> Published {
-        let own = self.book.read(|ledger| ledger.figures(namespace));
+        let live = self.world.namespaces();
+        let (own, stranded) = self
+            .book
+            .read(|ledger| (ledger.figures(namespace), stranded(ledger, &live, namespace)));
         Published {
             own,
-            stranded: self.stranded(namespace),
+            stranded,
             unaccounted: self.unaccounted(namespace),
         }
-    }
-
-    /// What a namespace is charged with for others that are gone.
-    fn stranded(&self, heir: &str) -> Figures {
-        let live = self.world.namespaces();
-        self.book.read(|ledger| {
-            let gone = ledger.namespaces().filter(|namespace| !live.contains(*namespace));
-            gone.filter(|namespace| tenancy::nearest_living_ancestor(namespace, &live) == Some(heir))
-                .fold(Figures::default(), |sum, namespace| {
-                    sum.plus(ledger.figures(namespace))
-                })
-        })
     }
 
     /// Another process leads: what was said is its to say.
@@ -87,6 +78,15 @@ impl Account {
         *self.desk() = Desk::default();
         self.metrics.quota.clear();
     }
+}
+
+/// What a namespace is charged with for others that are gone.
+pub(super) fn stranded(ledger: &Ledger, live: &BTreeSet<String>, heir: &str) -> Figures {
+    let gone = ledger.namespaces().filter(|namespace| !live.contains(*namespace));
+    gone.filter(|namespace| tenancy::nearest_living_ancestor(namespace, live) == Some(heir))
+        .fold(Figures::default(), |sum, namespace| {
+            sum.plus(ledger.figures(namespace))
+        })
 }
 
 /// One pass over the quotas of a namespace.

@@ -84,7 +84,18 @@ impl Workers<'_> {
             let (ctx, queue, pass) = (Arc::clone(self.ctx), Arc::clone(queue), pass.clone());
             let end = self.end.clone();
             self.set.spawn(async move {
-                let pass = |key| pass(Arc::clone(&ctx), key);
+                let pass = |key| {
+                    // Nothing is decided beside another manager; a lane says so itself. All are looked at again when
+                    // it is gone.
+                    let beside = kind != Kind::Lane && ctx.foreign.alive().is_some();
+                    let pass = (!beside).then(|| pass(Arc::clone(&ctx), key));
+                    async move {
+                        match pass {
+                            Some(pass) => pass.await,
+                            None => Ok(Next::After(BESIDE_AGAIN)),
+                        }
+                    }
+                };
                 work(&ctx.leadership, &ctx.metrics, kind, &queue, pass, &end).await;
             });
         }
@@ -116,11 +127,6 @@ pub(crate) async fn work<K, F, Fut>(
         if !leadership.is_leader() {
             queue.done(key.clone(), Next::Settled);
             queue.add(key);
-            continue;
-        }
-        if kind != Kind::Lane && ctx.foreign.alive().is_some() {
-            // Nothing is decided beside it; a lane says so itself. All are looked at again when it is gone.
-            queue.done(key, Next::After(BESIDE_AGAIN));
             continue;
         }
         let begin = Instant::now();

@@ -4,7 +4,9 @@ use super::lab::{COUNT, Lab, MANAGER, SIZE};
 use super::office::{Tenant, USER};
 use holdfast_api::names;
 use holdfast_core::quota::amount;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
@@ -19,27 +21,53 @@ async fn version(lab: &Lab) -> String {
 /// made again.
 #[tokio::test]
 async fn a_figure_survives_resyncs_and_returns_with_what_is_retained_when_the_quota_is_made_again() {
-    let Some(tenant) = Tenant::new("returns").await else { return };
+    let Some(tenant) = Tenant::new("returns").await else {
+        return;
+    };
     let hard = json!({ SIZE: "10Gi", COUNT: "100", "configmaps": "100" });
     tenant.lab.quota("cap", hard.clone()).await;
     tenant.etcd("one", 48).await;
     tenant.etcd("two", 2).await;
-    tenant.lab.until("both to be counted", async || tenant.lab.used("cap").await.get(SIZE) == Some(&"50Mi".to_owned())).await;
+    tenant
+        .lab
+        .until("both to be counted", async || {
+            tenant.lab.used("cap").await.get(SIZE) == Some(&"50Mi".to_owned())
+        })
+        .await;
     tenant.delete_backup("one").await;
-    tenant.until_states(&[("Retained NotPurged", 1), ("Attributed BackupSeen", 1)]).await;
+    tenant
+        .until_states(&[("Retained NotPurged", 1), ("Attributed BackupSeen", 1)])
+        .await;
     for _ in 0..3 {
         tenant.lab.resync("cap").await;
         assert_eq!(tenant.lab.used("cap").await[SIZE], "50Mi");
     }
     let quota = tenant.lab.quotas().get("cap").await.expect("read");
     let fields = quota.metadata.managed_fields.expect("managed fields");
-    let ours = fields.iter().find(|entry| entry.manager.as_deref() == Some(MANAGER)).expect("ours");
+    let ours = fields
+        .iter()
+        .find(|entry| entry.manager.as_deref() == Some(MANAGER))
+        .expect("ours");
     let used = &ours.fields_v1.as_ref().expect("fields").0["f:status"]["f:used"];
-    assert_eq!(used.as_object().expect("used").len(), 2, "our two keys and nothing else: {used}");
+    assert_eq!(
+        used.as_object().expect("used").len(),
+        2,
+        "our two keys and nothing else: {used}"
+    );
 
-    tenant.lab.quotas().delete("cap", &DeleteParams::default()).await.expect("deleted");
+    tenant
+        .lab
+        .quotas()
+        .delete("cap", &DeleteParams::default())
+        .await
+        .expect("deleted");
     tenant.lab.quota("cap", hard).await;
-    tenant.lab.until("the figures to return", async || tenant.lab.used("cap").await.get(SIZE) == Some(&"50Mi".to_owned())).await;
+    tenant
+        .lab
+        .until("the figures to return", async || {
+            tenant.lab.used("cap").await.get(SIZE) == Some(&"50Mi".to_owned())
+        })
+        .await;
     assert_eq!(tenant.lab.used("cap").await[COUNT], "2");
     tenant.end().await;
 }
@@ -47,7 +75,9 @@ async fn a_figure_survives_resyncs_and_returns_with_what_is_retained_when_the_qu
 /// Real 8 and 9.
 #[tokio::test]
 async fn a_key_that_leaves_the_limits_takes_its_figure_along_and_a_key_that_returns_gets_it_again() {
-    let Some(tenant) = Tenant::new("leaves").await else { return };
+    let Some(tenant) = Tenant::new("leaves").await else {
+        return;
+    };
     tenant.quota().await;
     tenant.etcd("one", 3).await;
     tenant.until_used("3Mi", "1").await;
@@ -63,18 +93,34 @@ async fn a_key_that_leaves_the_limits_takes_its_figure_along_and_a_key_that_retu
 /// Real 11 and 12: every quota with a key shows the same, one with scopes nothing.
 #[tokio::test]
 async fn every_quota_with_a_key_shows_the_figure_and_a_scoped_one_is_left_alone() {
-    let Some(tenant) = Tenant::new("several").await else { return };
+    let Some(tenant) = Tenant::new("several").await else {
+        return;
+    };
     tenant.lab.quota("large", json!({ SIZE: "10Gi" })).await;
-    tenant.lab.quota("small", json!({ SIZE: "4Gi", "pods": "1" })).await;
     tenant
         .lab
-        .try_quota("scoped", json!({ "hard": { SIZE: "1Gi", "pods": "10" }, "scopes": ["BestEffort"] }))
+        .quota("small", json!({ SIZE: "4Gi", "pods": "1" }))
+        .await;
+    tenant
+        .lab
+        .try_quota(
+            "scoped",
+            json!({ "hard": { SIZE: "1Gi", "pods": "10" }, "scopes": ["BestEffort"] }),
+        )
         .await
         .expect("accepted");
     tenant.etcd("one", 5 << 10).await;
     tenant.lab.until_used("large", &[(SIZE, "5Gi")]).await;
-    tenant.lab.until_used("small", &[(SIZE, "5Gi"), ("pods", "0")]).await;
-    tenant.lab.until("the warning about the scoped one", async || !tenant.events("ScopedQuota").await.is_empty()).await;
+    tenant
+        .lab
+        .until_used("small", &[(SIZE, "5Gi"), ("pods", "0")])
+        .await;
+    tenant
+        .lab
+        .until("the warning about the scoped one", async || {
+            !tenant.events("ScopedQuota").await.is_empty()
+        })
+        .await;
     assert!(!tenant.lab.used("scoped").await.contains_key(SIZE));
     tenant.end().await;
 }
@@ -82,11 +128,16 @@ async fn every_quota_with_a_key_shows_the_figure_and_a_scoped_one_is_left_alone(
 /// Real 21: an amount that is written another way is the same amount.
 #[tokio::test]
 async fn an_amount_that_is_written_another_way_is_not_written_again() {
-    let Some(tenant) = Tenant::new("spelling").await else { return };
+    let Some(tenant) = Tenant::new("spelling").await else {
+        return;
+    };
     tenant.quota().await;
     tenant.etcd("one", 1 << 10).await;
     tenant.until_used("1Gi", "1").await;
-    tenant.lab.merge_status("cap", json!({ "used": { SIZE: "1073741824" } })).await;
+    tenant
+        .lab
+        .merge_status("cap", json!({ "used": { SIZE: "1073741824" } }))
+        .await;
     let before = version(&tenant.lab).await;
     // Something else has to be looked at meanwhile, so that a pass is made.
     tenant.office.account().touch(tenant.namespace().to_owned());
@@ -99,12 +150,17 @@ async fn an_amount_that_is_written_another_way_is_not_written_again() {
 /// Real 23.
 #[tokio::test]
 async fn a_restart_of_the_controller_manager_between_two_figures_loses_neither() {
-    let Some(tenant) = Tenant::new("kcm").await else { return };
+    let Some(tenant) = Tenant::new("kcm").await else {
+        return;
+    };
     let _mine = tenant.lab.controller_manager().await;
     tenant.quota().await;
     tenant.etcd("one", 1).await;
     tenant.until_used("1Mi", "1").await;
-    tenant.lab.program("restart", super::lab::CONTROLLER_MANAGER).await;
+    tenant
+        .lab
+        .program("restart", super::lab::CONTROLLER_MANAGER)
+        .await;
     tenant.etcd("two", 1).await;
     tenant.until_used("2Mi", "2").await;
     tenant.end().await;
@@ -113,46 +169,86 @@ async fn a_restart_of_the_controller_manager_between_two_figures_loses_neither()
 /// Real 27: who changes a figure by hand sees it put right, and told.
 #[tokio::test]
 async fn a_hand_in_the_status_is_put_right_and_told() {
-    let Some(tenant) = Tenant::new("hand").await else { return };
+    let Some(tenant) = Tenant::new("hand").await else {
+        return;
+    };
     tenant.quota().await;
     tenant.etcd("one", 3).await;
     tenant.until_used("3Mi", "1").await;
     // The way `kubectl edit --subresource=status` does it: another manager takes the field.
-    tenant.lab.merge_status("cap", json!({ "used": { SIZE: "1Gi" } })).await;
+    tenant
+        .lab
+        .merge_status("cap", json!({ "used": { SIZE: "1Gi" } }))
+        .await;
     tenant.until_used("3Mi", "1").await;
-    tenant.lab.until("the event", async || !tenant.events("FigureDrifted").await.is_empty()).await;
+    tenant
+        .lab
+        .until("the event", async || {
+            !tenant.events("FigureDrifted").await.is_empty()
+        })
+        .await;
     let note = &tenant.events("FigureDrifted").await[0];
-    assert!(note.contains("backups.cozystack.io/size was 1Gi and is 3Mi again"), "{note}");
+    assert!(
+        note.contains("backups.cozystack.io/size was 1Gi and is 3Mi again"),
+        "{note}"
+    );
     tenant.end().await;
 }
 
 /// Keys that do not do what they look like are warned of, once each; nothing is published for them.
 #[tokio::test]
 async fn misspelt_keys_are_warned_of_once() {
-    let Some(tenant) = Tenant::new("misspelt").await else { return };
+    let Some(tenant) = Tenant::new("misspelt").await else {
+        return;
+    };
     let hard = json!({
         format!("limits.{SIZE}"): "20Gi", format!("requests.{SIZE}"): "20Gi",
         names::NATIVE_BACKUP_COUNT: "5", "backups.cozystack.io/sise": "1Gi",
     });
-    tenant.lab.try_quota("cap", json!({ "hard": hard })).await.expect("accepted");
-    for reason in ["LimitsPrefix", "RequestsPrefix", "NativeBackupCount", "UnknownKey"] {
-        tenant.lab.until(reason, async || tenant.events(reason).await.len() == 1).await;
+    tenant
+        .lab
+        .try_quota("cap", json!({ "hard": hard }))
+        .await
+        .expect("accepted");
+    for reason in [
+        "LimitsPrefix",
+        "RequestsPrefix",
+        "NativeBackupCount",
+        "UnknownKey",
+    ] {
+        tenant
+            .lab
+            .until(reason, async || tenant.events(reason).await.len() == 1)
+            .await;
     }
     for _ in 0..3 {
         tenant.office.account().touch(tenant.namespace().to_owned());
         tokio::time::sleep(Duration::from_millis(1_500)).await;
     }
-    for reason in ["LimitsPrefix", "RequestsPrefix", "NativeBackupCount", "UnknownKey"] {
+    for reason in [
+        "LimitsPrefix",
+        "RequestsPrefix",
+        "NativeBackupCount",
+        "UnknownKey",
+    ] {
         assert_eq!(tenant.events(reason).await.len(), 1, "{reason}");
     }
-    assert!(!tenant.lab.used("cap").await.contains_key(&format!("limits.{SIZE}")));
+    assert!(
+        !tenant
+            .lab
+            .used("cap")
+            .await
+            .contains_key(&format!("limits.{SIZE}"))
+    );
     tenant.end().await;
 }
 
 /// The breakdown says what a figure is made of: an unsized archive is not nothing.
 #[tokio::test]
 async fn the_breakdown_says_what_a_figure_is_made_of() {
-    let Some(tenant) = Tenant::new("breakdown").await else { return };
+    let Some(tenant) = Tenant::new("breakdown").await else {
+        return;
+    };
     tenant.quota().await;
     tenant.etcd("sized", 48).await;
     tenant.etcd("gone", 2).await;
@@ -162,13 +258,27 @@ async fn the_breakdown_says_what_a_figure_is_made_of() {
     let breakdown = async || -> Value {
         let quota = tenant.lab.quotas().get("cap").await.expect("read");
         let text = quota.metadata.annotations.unwrap_or_default();
-        text.get(names::BREAKDOWN).map_or(Value::Null, |text| serde_json::from_str(text).expect("JSON"))
+        text.get(names::BREAKDOWN)
+            .map_or(Value::Null, |text| serde_json::from_str(text).expect("JSON"))
     };
-    tenant.lab.until("what was deleted to be told as retained", async || breakdown().await["retained"] == json!(2 << 20)).await;
+    tenant
+        .lab
+        .until("what was deleted to be told as retained", async || {
+            breakdown().await["retained"] == json!(2 << 20)
+        })
+        .await;
     let told = breakdown().await;
-    assert_eq!((&told["attributed"], &told["unreported"]), (&json!(48 << 20), &json!(1)), "{told}");
+    assert_eq!(
+        (&told["attributed"], &told["unreported"]),
+        (&json!(48 << 20), &json!(1)),
+        "{told}"
+    );
     let labels = format!("{{namespace=\"{}\"}}", tenant.namespace());
-    let metric = |name: &str| tenant.office.metric(&format!("cozystack_backup_quota_{name}{labels}"));
+    let metric = |name: &str| {
+        tenant
+            .office
+            .metric(&format!("cozystack_backup_quota_{name}{labels}"))
+    };
     assert_eq!(metric("attributed_bytes"), Some(f64::from(48 << 20)));
     assert_eq!(metric("retained_bytes"), Some(f64::from(2 << 20)));
     assert_eq!(metric("unreported_artifacts"), Some(1.0));
@@ -179,10 +289,18 @@ async fn the_breakdown_says_what_a_figure_is_made_of() {
 /// Real 17 and ledger 16, our side: a thousand Backups at once cost one write in each debounce window.
 #[tokio::test]
 async fn a_thousand_backups_cost_one_write_in_a_window() {
-    let Some(tenant) = Tenant::new("thousand").await else { return };
+    let Some(tenant) = Tenant::new("thousand").await else {
+        return;
+    };
     tenant.quota().await;
     let quotas: Api<ResourceQuota> = tenant.lab.quotas();
-    let from = quotas.get("cap").await.expect("read").metadata.resource_version.expect("a version");
+    let from = quotas
+        .get("cap")
+        .await
+        .expect("read")
+        .metadata
+        .resource_version
+        .expect("a version");
     let started = Instant::now();
     let create = async {
         for lot in 0..20 {
@@ -200,7 +318,9 @@ async fn a_thousand_backups_cost_one_write_in_a_window() {
         let mut events = Box::pin(quotas.watch(&params, &from).await.expect("watched"));
         let mut values: Vec<String> = Vec::new();
         while let Some(event) = events.try_next().await.expect("an event") {
-            let WatchEvent::Modified(quota) = event else { continue };
+            let WatchEvent::Modified(quota) = event else {
+                continue;
+            };
             let used = quota.status.and_then(|status| status.used).unwrap_or_default();
             let Some(value) = used.get(COUNT) else { continue };
             if values.last() != Some(&value.0) {
@@ -214,7 +334,10 @@ async fn a_thousand_backups_cost_one_write_in_a_window() {
     };
     let ((), values) = tokio::join!(create, count);
     let seconds = started.elapsed().as_secs_f64();
-    println!("1,000 Backups counted after {seconds:.1} s with {} writes: {values:?}", values.len());
+    println!(
+        "1,000 Backups counted after {seconds:.1} s with {} writes: {values:?}",
+        values.len()
+    );
     #[allow(clippy::cast_precision_loss)]
     let writes = values.len() as f64;
     assert!(writes <= seconds + 2.0, "{writes} writes in {seconds:.1} s");
@@ -225,7 +348,9 @@ async fn a_thousand_backups_cost_one_write_in_a_window() {
 /// Whoever forbids the write is told on the quota and left alone for a while; figures come again when it is allowed.
 #[tokio::test]
 async fn a_policy_that_forbids_the_write_is_told_and_not_pestered() {
-    let Some(tenant) = Tenant::new("forbidden").await else { return };
+    let Some(tenant) = Tenant::new("forbidden").await else {
+        return;
+    };
     tenant.quota().await;
     tenant.etcd("one", 1).await;
     tenant.until_used("1Mi", "1").await;
@@ -236,7 +361,12 @@ async fn a_policy_that_forbids_the_write_is_told_and_not_pestered() {
         tenant.namespace()
     );
     tenant.etcd("two", 1).await;
-    tenant.lab.until("the refusal to be told", async || !tenant.events("FigureRefused").await.is_empty()).await;
+    tenant
+        .lab
+        .until("the refusal to be told", async || {
+            !tenant.events("FigureRefused").await.is_empty()
+        })
+        .await;
     assert_eq!(tenant.office.metric(&refused), Some(1.0));
     let before = version(&tenant.lab).await;
     for n in 0..3 {
@@ -256,7 +386,10 @@ async fn a_policy_that_forbids_the_write_is_told_and_not_pestered() {
         .lab
         .until("the figures to come again", async || {
             limit += 1;
-            tenant.lab.merge_hard("cap", json!({ SIZE: format!("{limit}Gi") })).await;
+            tenant
+                .lab
+                .merge_hard("cap", json!({ SIZE: format!("{limit}Gi") }))
+                .await;
             tokio::time::sleep(Duration::from_secs(2)).await;
             tenant.lab.used("cap").await.get(SIZE) == Some(&"5Mi".to_owned())
         })
@@ -278,7 +411,9 @@ async fn forbid(tenant: &Tenant, name: &str) {
         },
     });
     let api: Api<ValidatingAdmissionPolicy> = Api::all(tenant.lab.client.clone());
-    api.patch(name, &params, &Patch::Apply(&policy)).await.expect("applied");
+    api.patch(name, &params, &Patch::Apply(&policy))
+        .await
+        .expect("applied");
     let binding = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": { "name": name },
@@ -290,7 +425,9 @@ async fn forbid(tenant: &Tenant, name: &str) {
         },
     });
     let api: Api<ValidatingAdmissionPolicyBinding> = Api::all(tenant.lab.client.clone());
-    api.patch(name, &params, &Patch::Apply(&binding)).await.expect("applied");
+    api.patch(name, &params, &Patch::Apply(&binding))
+        .await
+        .expect("applied");
     let quotas: Api<ResourceQuota> = Api::namespaced(tenant.lab.as_user(USER).await, tenant.namespace());
     let probe = PatchParams::default().dry_run();
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { "probe": "1" } } }));

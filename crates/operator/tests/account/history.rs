@@ -1,7 +1,7 @@
 //! A random history: whatever happens in whatever order, what is published is what a count from scratch gives.
 
-use super::office::Tenant;
 use super::lab::{COUNT, SIZE};
+use super::office::Tenant;
 use holdfast_core::quota::amount;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -24,7 +24,9 @@ impl Dice {
 #[tokio::test]
 async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {
     use std::hash::{BuildHasher, Hasher, RandomState};
-    let Some(tenant) = Tenant::alone("history").await else { return };
+    let Some(tenant) = Tenant::alone("history").await else {
+        return;
+    };
     tenant.quota().await;
     let seed = RandomState::new().build_hasher().finish() | 1;
     println!("seed {seed}");
@@ -40,7 +42,9 @@ async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {
                 if !live.contains_key(&name) {
                     let (address, size) = (dice.roll(8), i64::try_from(dice.roll(50)).expect("small") + 1);
                     let uri = tenant.uri(&format!("address-{address}"));
-                    tenant.backup(&name, super::office::ETCD, Some(&uri), Some(size << 20)).await;
+                    tenant
+                        .backup(&name, super::office::ETCD, Some(&uri), Some(size << 20))
+                        .await;
                     live.insert(name, address);
                     let largest = charged.entry(address).or_insert(size);
                     *largest = size.max(*largest);
@@ -64,7 +68,13 @@ async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {
                 tenant.job(&name).await;
                 match dice.roll(3) {
                     0 => tenant.job_status(&name, json!({ "phase": "Failed" })).await,
-                    1 => drop(tenant.jobs().delete(&name, &DeleteParams::default()).await.expect("deleted")),
+                    1 => drop(
+                        tenant
+                            .jobs()
+                            .delete(&name, &DeleteParams::default())
+                            .await
+                            .expect("deleted"),
+                    ),
                     _ => tenant.job_status(&name, json!({ "phase": "Running" })).await,
                 }
             }
@@ -86,7 +96,10 @@ async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {
         tenant.office.start();
     }
     check(&tenant, &charged).await;
-    println!("150 steps, {} addresses, {jobs} jobs, {restarts} restarts", charged.len());
+    println!(
+        "150 steps, {} addresses, {jobs} jobs, {restarts} restarts",
+        charged.len()
+    );
     tenant.end().await;
 }
 

@@ -44,7 +44,10 @@ struct Running {
 
 impl Office {
     async fn open(lab: &Lab) -> Self {
-        for definition in holdfast_api::crd::platform().into_iter().chain(holdfast_api::crd::all()) {
+        for definition in holdfast_api::crd::platform()
+            .into_iter()
+            .chain(holdfast_api::crd::all())
+        {
             if definition.spec.group.ends_with("cozystack.io") {
                 define(&lab.client, serde_json::to_value(definition).expect("JSON")).await;
             }
@@ -94,7 +97,10 @@ impl Office {
         });
         // `RUST_LOG` shows what it says; without, nothing.
         let filter = tracing_subscriber::EnvFilter::from_default_env();
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_test_writer()
+            .try_init();
         let account = receiver.recv().expect("it starts");
         *running = Some(Running { account, end, thread });
     }
@@ -116,7 +122,9 @@ impl Office {
     /// A figure of the metrics, by its whole name with labels.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let text = self.account().metrics.text();
-        let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')))?;
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')))?;
         line.rsplit(' ').next()?.parse().ok()
     }
 }
@@ -134,7 +142,8 @@ async fn client_config() -> kube::Config {
 
 /// Gives the operator what the chart gives it: the rules are read from the chart, with the quota switched on.
 async fn rights(client: &Client) {
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": names::OPERATOR_NAMESPACE } });
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": names::OPERATOR_NAMESPACE } });
     apply(client, "Namespace", "v1", "namespaces", namespace).await;
     let chart = include_str!("../../../../charts/holdfast/templates/rbac.yaml");
     let plain: Vec<&str> = chart.lines().filter(|line| !line.contains("{{")).collect();
@@ -147,7 +156,8 @@ async fn rights(client: &Client) {
             value["metadata"]["namespace"] = json!(names::OPERATOR_NAMESPACE);
         }
         if !value["subjects"].is_null() {
-            value["subjects"] = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER }]);
+            value["subjects"] =
+                json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER }]);
         }
         let plural = format!("{}s", kind.to_lowercase());
         apply(client, &kind, "rbac.authorization.k8s.io/v1", &plural, value).await;
@@ -163,19 +173,31 @@ async fn apply(client: &Client, kind: &str, api_version: &str, plural: &str, val
     };
     let name = value["metadata"]["name"].as_str().expect("a name").to_owned();
     let params = PatchParams::apply("tests").force();
-    api.patch(&name, &params, &Patch::Apply(&value)).await.expect("applied");
+    api.patch(&name, &params, &Patch::Apply(&value))
+        .await
+        .expect("applied");
 }
 
 /// Installs a definition and waits until it is served.
 pub async fn define(client: &Client, mut definition: Value) {
     definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
     definition["kind"] = json!("CustomResourceDefinition");
-    let name = definition["metadata"]["name"].as_str().expect("a name").to_owned();
+    let name = definition["metadata"]["name"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let params = PatchParams::apply("tests").force();
-    api.patch(&name, &params, &Patch::Apply(&definition)).await.expect("defined");
+    api.patch(&name, &params, &Patch::Apply(&definition))
+        .await
+        .expect("defined");
     for _ in 0..300 {
-        let conditions = api.get(&name).await.expect("read").status.and_then(|status| status.conditions);
+        let conditions = api
+            .get(&name)
+            .await
+            .expect("read")
+            .status
+            .and_then(|status| status.conditions);
         let established = |c: &k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionCondition| {
             c.type_ == "Established" && c.status == "True"
         };
@@ -246,7 +268,9 @@ impl Tenant {
 
     /// A quota with both dimensions, far from its limits.
     pub async fn quota(&self) {
-        self.lab.quota("cap", json!({ SIZE: "10Gi", COUNT: "100000" })).await;
+        self.lab
+            .quota("cap", json!({ SIZE: "10Gi", COUNT: "100000" }))
+            .await;
     }
 
     /// Waits until the quota shows these figures.
@@ -290,7 +314,10 @@ impl Tenant {
     pub async fn backup_of(&self, name: &str, spec: Value, status: Value) -> Backup {
         let backup = json!({ "metadata": { "name": name }, "spec": spec, "status": status });
         let backup: Backup = serde_json::from_value(backup).expect("a Backup");
-        self.backups().create(&PostParams::default(), &backup).await.expect("created")
+        self.backups()
+            .create(&PostParams::default(), &backup)
+            .await
+            .expect("created")
     }
 
     /// An address of its own in the tenant's part of a bucket.
@@ -306,7 +333,10 @@ impl Tenant {
 
     /// Deletes a Backup.
     pub async fn delete_backup(&self, name: &str) {
-        self.backups().delete(name, &DeleteParams::default()).await.expect("deleted");
+        self.backups()
+            .delete(name, &DeleteParams::default())
+            .await
+            .expect("deleted");
     }
 
     /// Makes a BackupJob.
@@ -319,20 +349,29 @@ impl Tenant {
             },
         });
         let job: BackupJob = serde_json::from_value(job).expect("a BackupJob");
-        self.jobs().create(&PostParams::default(), &job).await.expect("created")
+        self.jobs()
+            .create(&PostParams::default(), &job)
+            .await
+            .expect("created")
     }
 
     /// Writes a BackupJob's status.
     pub async fn job_status(&self, name: &str, status: Value) {
         let patch = Patch::Merge(json!({ "status": status }));
-        self.jobs().patch_status(name, &PatchParams::default(), &patch).await.expect("patched");
+        self.jobs()
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .expect("patched");
     }
 
     /// The namespace's records, from the API server.
     pub async fn records(&self) -> Vec<Artifact> {
         let api: Api<Artifact> = Api::all(self.lab.client.clone());
         let of_namespace = format!("{}={}", names::ARTIFACT_NAMESPACE_LABEL, self.namespace());
-        let list = api.list(&ListParams::default().labels(&of_namespace)).await.expect("listed");
+        let list = api
+            .list(&ListParams::default().labels(&of_namespace))
+            .await
+            .expect("listed");
         list.items
     }
 
@@ -351,14 +390,19 @@ impl Tenant {
     pub async fn until_states(&self, expected: &[(&str, usize)]) {
         let expected: BTreeMap<String, usize> = expected.iter().map(|(s, n)| ((*s).to_owned(), *n)).collect();
         let what = format!("records to be {expected:?}");
-        self.lab.until(&what, async || self.states().await == expected).await;
+        self.lab
+            .until(&what, async || self.states().await == expected)
+            .await;
     }
 
     /// Events about an object of the namespace, by reason.
     pub async fn events(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = self.lab.api();
         let list = events.list(&ListParams::default()).await.expect("listed");
-        let of_reason = list.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+        let of_reason = list
+            .items
+            .into_iter()
+            .filter(|event| event.reason.as_deref() == Some(reason));
         of_reason.filter_map(|event| event.note).collect()
     }
 

@@ -85,7 +85,13 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
     let mut command = context.cargo();
     command
         // The ground first, then what stands on it.
-        .args(["test", "--no-fail-fast", "--package=holdfast-operator", "--test=quota_keys", "--test=account"])
+        .args([
+            "test",
+            "--no-fail-fast",
+            "--package=holdfast-operator",
+            "--test=quota_keys",
+            "--test=account",
+        ])
         .args(["--", "--show-output"])
         .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
         .env(

@@ -111,6 +111,12 @@ impl Arrears {
         old(namespace) || old("")
     }
 
+    /// Whether this is owed.
+    #[must_use]
+    pub fn owes(&self, item: &Item) -> bool {
+        self.lock().debts.contains_key(item)
+    }
+
     /// How much is owed.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -7,6 +7,8 @@
 //! **Assumes.** One watch per kind feeds it. Records are not here but in [`super::book`].
 
 mod state;
+#[cfg(test)]
+mod tests;
 pub mod views;
 pub mod wire;
 
@@ -110,6 +112,12 @@ impl World {
         state.jobs.contains_key(uid) || state.is_unreadable(uid)
     }
 
+    /// Whether a BackupJob of this name has been seen; a hint only.
+    #[must_use]
+    pub fn has_job_named(&self, namespace: &str, name: &str) -> bool {
+        self.read().has_job_named(namespace, name)
+    }
+
     /// Every BackupJob.
     #[must_use]
     pub fn jobs(&self) -> Vec<Arc<JobView>> {
@@ -168,8 +176,8 @@ impl World {
 
     /// Names of all namespaces.
     #[must_use]
-    pub fn namespaces(&self) -> BTreeSet<String> {
-        self.read().namespaces.keys().cloned().collect()
+    pub fn namespaces(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&self.read().namespace_names)
     }
 
     /// The quotas of a namespace that have to do with backups, in the order of names.

@@ -159,10 +159,13 @@ pub(super) struct State {
     listing: HashMap<Kind, HashSet<Key>>,
     pub(super) backups: HashMap<Arc<str>, Arc<BackupView>>,
     pub(super) jobs: HashMap<Arc<str>, Arc<JobView>>,
+    job_names: HashSet<(Arc<str>, Box<str>)>,
     unreadable: HashMap<Kind, HashSet<Arc<str>>>,
     classes: HashMap<String, ClassView>,
     pub(super) strategies: HashMap<StrategyRef, StrategyView>,
     pub(super) namespaces: HashMap<String, NamespaceView>,
+    /// Their names, for readers that need all of them.
+    pub(super) namespace_names: Arc<BTreeSet<String>>,
     pub(super) quotas: HashMap<String, BTreeMap<String, Arc<QuotaView>>>,
     velero_backups: HashMap<Key, DriverView>,
     velero_requests: HashMap<Key, RequestView>,
@@ -398,6 +401,9 @@ impl State {
             }
             Observed::Namespace(view) => {
                 let name = view.name.clone();
+                if !self.namespaces.contains_key(&name) {
+                    Arc::make_mut(&mut self.namespace_names).insert(name.clone());
+                }
                 if self.namespaces.insert(name.clone(), *view.clone()).as_ref() != Some(&view) {
                     dirty.insert(Dirty::Namespace(name));
                 }
@@ -457,6 +463,8 @@ impl State {
         if self.jobs.get(&uid).is_some_and(|known| **known == view) {
             return;
         }
+        self.job_names
+            .insert((Arc::clone(&view.namespace), view.name.clone()));
         self.jobs.insert(Arc::clone(&uid), Arc::new(view));
         dirty.insert(Dirty::Job(uid));
     }
@@ -524,13 +532,19 @@ impl State {
             }
             (Kind::Job, Key::Uid(uid)) => {
                 let unreadable = self.unreadable.get_mut(kind).is_some_and(|all| all.remove(uid));
-                if self.jobs.remove(uid).is_some() || unreadable {
+                let known = self.jobs.remove(uid);
+                if let Some(job) = &known {
+                    self.job_names
+                        .remove(&(Arc::clone(&job.namespace), job.name.clone()));
+                }
+                if known.is_some() || unreadable {
                     dirty.insert(Dirty::Job(Arc::clone(uid)));
                 }
             }
             (Kind::Quota, Key::Named(namespace, name)) => self.drop_quota(namespace, name, dirty),
             (Kind::Namespace, Key::Named(_, name)) => {
                 if self.namespaces.remove(name).is_some() {
+                    Arc::make_mut(&mut self.namespace_names).remove(name);
                     dirty.insert(Dirty::Namespace(name.clone()));
                 }
             }
@@ -586,6 +600,11 @@ impl State {
         if before != phase {
             dirty.insert(Dirty::Run(job.0.clone(), job.1.clone()));
         }
+    }
+
+    /// A hint: a job that was deleted and made again in one moment may be missing.
+    pub(super) fn has_job_named(&self, namespace: &str, name: &str) -> bool {
+        self.job_names.contains(&(namespace.into(), name.into()))
     }
 
     fn class_changed(&self, name: &str, dirty: &mut BTreeSet<Dirty>) {
