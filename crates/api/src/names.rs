@@ -27,6 +27,8 @@ pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapsho
 pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
 /// Annotation on a batch Job: unique id of the physical repository it deletes from.
 pub const DELETE_UNIQUE_ID: &str = "kopiur.home-operations.com/delete-unique-id";
+/// Annotation on a batch Job: it deletes again what came back, members without Snapshot objects.
+pub const DELETE_REAPPEARED: &str = "kopiur.home-operations.com/delete-reappeared";
 /// Annotation on a lane's Lease: the batch Job it names, `<namespace>/<name>`.
 pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 /// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
@@ -34,6 +36,12 @@ pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
 /// Annotation on the memory of a batch: when it was written, RFC 3339.
 pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
+/// Annotation on a lane's Lease: since when a batch waits for writers, RFC 3339 (`docs/design.md` 3.6).
+pub const LANE_WAITING_SINCE: &str = "kopiur.home-operations.com/lane-waiting-since";
+/// Annotation on a lane's Lease: when its last batch ended, RFC 3339 (`docs/design.md` 3.6).
+pub const LANE_BATCH_ENDED: &str = "kopiur.home-operations.com/lane-batch-ended";
+/// Annotation on a backup Job: unique id of the physical repository it writes to.
+pub const WRITES_TO: &str = "kopiur.home-operations.com/writes-to";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
@@ -83,6 +91,9 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY: &str = "holdfast";
 
+/// Value of [`MANAGED_BY_LABEL`] on what the Kopia operator made.
+pub const FOREIGN_MANAGED_BY: &str = "kopiur";
+
 /// Tag in a repository: UID of the namespace `kube-system`.
 pub const TAG_CLUSTER: &str = "holdfast-cluster";
 /// Tag in a repository: UID of the Snapshot object.
@@ -103,6 +114,8 @@ pub const LEADER_LEASE: &str = "holdfast-leader";
 pub const LANE_LEASE_PREFIX: &str = "holdfast-lane-";
 /// Prefix of the ConfigMaps that remember for a day what was deleted (`docs/design.md` 3.6).
 pub const BATCH_MEMORY_PREFIX: &str = "holdfast-batch-";
+/// Prefix of the ConfigMaps that name what came back (`docs/design.md` 3.6).
+pub const REAPPEARED_PREFIX: &str = "holdfast-reappeared-";
 /// Label on those ConfigMaps; the value is that of [`DELETE_REPO_LABEL`].
 pub const BATCH_MEMORY_LABEL: &str = "kopiur.home-operations.com/batch-memory";
 /// ServiceAccount of movers, one per namespace, without rights.

@@ -361,9 +361,32 @@ pub struct DeletionProtectionStatus {
     /// The value of the annotation that was last refused, as unreadable or too far ahead: told once, and refused for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid_acknowledgement: Option<String>,
+    /// Snapshots that were confirmed deleted and are in the repository again; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reappeared: Option<ReappearedStatus>,
     /// How the delete Jobs of this object went lately; absent: well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<DeletionJobsStatus>,
+}
+
+/// Snapshots that were confirmed deleted and are in the repository again (`docs/design.md` 3.6); which ones stands in
+/// a ConfigMap of the operator's namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReappearedStatus {
+    /// How many.
+    pub count: u32,
+    /// When they were found.
+    pub found_at: Timestamp,
+    /// They are held until a person acknowledges their deletion.
+    #[serde(default)]
+    pub held: bool,
+    /// Failed tries in a row to delete them again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// When the next try is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 /// Delete Jobs that could not start or connect: the repository's failure, which counts against no Snapshot
@@ -380,6 +403,12 @@ pub struct DeletionJobsStatus {
     /// UID of the Job whose failure was counted last, so that none is counted twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<String>,
+    /// Delete Jobs in a row whose mover ran and left no result, at the present size of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<u32>,
+    /// Most Snapshots of the next delete Job, where larger ones left no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_members: Option<u32>,
 }
 
 /// An acknowledgement as it was first seen.

@@ -182,7 +182,6 @@ pub const SCHEDULE: &[Unsupported] = &[
         "policySelector",
         "use spec.policyRef, with a schedule for each policy",
     ),
-    typed(Shape::Integer, "spec", "failedJobsHistoryLimit", DROP),
     no(
         "spec.policyRef",
         "namespace",

@@ -406,7 +406,7 @@ pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
         policy_ref,
         policy_selector,
         schedule,
-        failed_jobs_history_limit,
+        failed_jobs_history_limit: _,
         deletion: _,
     } = spec;
     let ScheduleTimes {
@@ -420,11 +420,6 @@ pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
     } = schedule;
     let table = unsupported::SCHEDULE;
     no.not_yet(table, "spec.policySelector", policy_selector.as_ref());
-    no.not_yet(
-        table,
-        "spec.failedJobsHistoryLimit",
-        failed_jobs_history_limit.as_ref(),
-    );
     match policy_ref {
         None => no.say("spec.policyRef is required: name a policy of this namespace"),
         Some(PolicyRef { name: _, namespace }) => {

@@ -8,6 +8,7 @@
 //! that are made here.
 
 pub mod count;
+pub mod deletions;
 pub mod jobs;
 pub mod kill;
 pub mod lab;

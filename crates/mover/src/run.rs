@@ -79,7 +79,12 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
 /// Does what the work document asks.
 pub(crate) fn perform(places: &Places) -> Outcome {
     let mut unique_id = None;
-    let (result, error) = match try_perform(places, &mut unique_id) {
+    let done = try_perform(places, &mut unique_id);
+    outcome(done, unique_id)
+}
+
+fn outcome(done: Result<OperationResult, Failed>, unique_id: Option<String>) -> Outcome {
+    let (result, error) = match done {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure)),
     };
@@ -98,12 +103,12 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
         EngineKind::Restic => &Restic,
     };
     let at = Path::new(&document.repository.path);
-    let recorded = document.repository.unique_id.as_deref();
     say(&format!(
         "holdfast-mover {}: opening {}",
         env!("CARGO_PKG_VERSION"),
         at.display()
     ));
+    std::thread::sleep(places.connect_delay);
     let (mut repository, created) = match engine.connect(at, &password) {
         Ok(repository) => (repository, false),
         Err(error) if error.class() == ErrorClass::NotInitialized && may_create(&document) => {
@@ -111,12 +116,31 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
         }
         Err(error) => return Err(error.into()),
     };
+    carry_out(repository.as_mut(), &document, created, places, unique_id)
+}
+
+/// The same on a repository that is open already.
+pub(crate) fn on(repository: &mut dyn Repository, document: &str, places: &Places) -> Outcome {
+    let mut unique_id = None;
+    let done = WorkDocument::parse(document)
+        .map_err(|error| Failed::from(failure(FailureClass::InvalidWork, error.to_string())))
+        .and_then(|document| carry_out(repository, &document, false, places, &mut unique_id));
+    outcome(done, unique_id)
+}
+
+fn carry_out(
+    repository: &mut dyn Repository,
+    document: &WorkDocument,
+    created: bool,
+    places: &Places,
+    unique_id: &mut Option<String>,
+) -> Result<OperationResult, Failed> {
     say(&format!("connected, unique id {}", repository.unique_id()));
     *unique_id = Some(repository.unique_id().to_owned());
+    let recorded = document.repository.unique_id.as_deref();
     if let Some(recorded) = recorded.filter(|r| *r != repository.unique_id()) {
-        return Err(replaced(&document.operation, recorded, repository.as_ref()));
+        return Err(replaced(&document.operation, recorded, repository));
     }
-    let repository = repository.as_mut();
     match &document.operation {
         Operation::Bootstrap { create: _ } => {
             let listing = repository.list()?;

@@ -6,7 +6,7 @@
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use holdfast_api::{Repository, SnapshotPolicy, SnapshotSchedule, names};
-use holdfast_operator::context::{Context, Queues};
+use holdfast_operator::context::{Context, Gates, Queues};
 use holdfast_operator::protect::wave;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
@@ -130,6 +130,7 @@ fn context() -> Result<Arc<Context>> {
         identity: "bench".to_owned(),
         queues: Queues::new(),
         foreign: Foreign::none(),
+        gates: Gates::default(),
     }))
 }
 

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use holdfast_operator::account::settings::AccountSettings;
 use holdfast_operator::account::{self, Account};
-use holdfast_operator::context::{Context, Endpoint, Queues};
+use holdfast_operator::context::{Context, Endpoint, Gates, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
 use holdfast_operator::runtime::clock::Clock;
@@ -67,6 +67,7 @@ async fn main() -> anyhow::Result<()> {
         identity: identity.clone(),
         queues: Queues::new(),
         foreign: Foreign::unknown(),
+        gates: Gates::default(),
         settings,
     });
     let elected = tokio::spawn(leader::run(

@@ -183,7 +183,7 @@ pub enum ArtifactState {
     Released,
     /// An administrator decided not to charge it. The bytes may be there.
     WrittenOff,
-    /// Written by a newer version, or not written yet.
+    /// Written by a newer version, or not written yet. In the schema, because a default has to be.
     #[default]
     #[serde(other)]
     Unknown,

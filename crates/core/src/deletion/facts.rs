@@ -34,6 +34,10 @@ pub struct Lane {
     pub foreign_manager: bool,
     /// The CRD of Snapshot itself is being deleted (`docs/design.md` 3.3 rule 2).
     pub api_going_away: bool,
+    /// Most members of the next batch, where delete Jobs ended without an answer ([`crate::deletion::split`]).
+    pub most_members: Option<usize>,
+    /// Who else writes to the repository; none: its engine does not mind ([`crate::deletion::silence`]).
+    pub writers: Option<super::silence::Writers>,
     /// Batch Jobs alive in the whole cluster, those of other lanes included; only read when a cap is set.
     pub live_jobs_in_cluster: u32,
 }
@@ -229,6 +233,8 @@ pub struct MemberFacts {
     pub attempts: u32,
     /// `status.deletion.nextAttemptAt`.
     pub next_attempt_at: Option<Timestamp>,
+    /// No delete Job that carried it ever answered: it rides alone ([`crate::deletion::split`]).
+    pub rides_alone: bool,
     /// Bytes this member adds to the work document.
     pub document_bytes: usize,
 }

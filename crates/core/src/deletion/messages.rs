@@ -7,6 +7,7 @@
 
 use super::ack::{AHEAD, parse, render};
 use super::facts::{MemberFacts, Owner, RepositoryKey, Sharing};
+use super::look::{Again, Reappeared};
 use super::plan::{Decision, RepositoryPlan};
 use super::verdict::{OrphanReason, ReleaseReason, RetainReason, Verdict, Wait, Withdraw};
 use jiff::Timestamp;
@@ -334,8 +335,39 @@ pub fn waiting(wait: Wait) -> String {
         Wait::JobCapReached => {
             "as many delete Jobs as maxConcurrentDeleteJobs allows are running; tried again"
         }
+        Wait::WritersRunning(until) => {
+            return format!(
+                "backups run on this repository and its engine deletes safely only alone; the delete Job waits for them, until {} at the latest",
+                render(until)
+            );
+        }
+        Wait::WritersFirst(until) => {
+            return format!(
+                "backups that the last delete Job held back go first, until {} at the latest",
+                render(until)
+            );
+        }
         Wait::NextBatch => "rides in the next delete Job of this repository",
-        Wait::RidesAlone => "has no recorded repository and so rides alone, in one of the next delete Jobs",
+        Wait::RidesAlone => {
+            "rides alone, in one of the next delete Jobs: it has no recorded repository, or no delete Job with it ever answered"
+        }
     };
     text.to_owned()
+}
+
+/// The message of `DeletedSnapshotsReappeared`.
+#[must_use]
+pub fn reappeared(words: Words<'_>, repository: &RepositoryKey, found: &Reappeared, again: Again) -> String {
+    let what = format!(
+        "{} snapshots that a delete Job had proven gone are in {repository} again, found {}",
+        found.count,
+        render(found.found_at)
+    );
+    match again {
+        Again::Delete(_) | Again::Later(_) => format!("{what}. They are deleted again."),
+        Again::Held => format!(
+            "{what}. Someone may have rolled the bucket back, so nothing is deleted until a person decides. To delete them again, and everything else that is held on it up to that moment: {}. Without that they are forgotten a day after they were found, and the catalog lists them as origin: discovered.",
+            acknowledge_command(words, repository, found.found_at)
+        ),
+    }
 }

@@ -41,6 +41,19 @@ impl Plan {
         self.decisions.iter().find(|decision| decision.uid == uid)
     }
 
+    /// The lane's threshold; none while nothing is decided.
+    #[must_use]
+    pub fn threshold(&self) -> Option<u32> {
+        self.repositories.first()?.threshold
+    }
+
+    /// Whether a batch would fire now if nobody else wrote to the repository: its wait is to be recorded.
+    #[must_use]
+    pub fn waits_for_writers(&self) -> bool {
+        let waits = |wait| matches!(wait, Some(Wait::WritersRunning(_) | Wait::WritersFirst(_)));
+        self.decisions.iter().any(|d| waits(d.not_yet))
+    }
+
     /// Whether nothing has to be written, released, withdrawn or created.
     #[must_use]
     pub fn is_settled(&self) -> bool {

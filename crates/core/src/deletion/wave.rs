@@ -16,6 +16,7 @@ use super::guard::{self, Context, Guarded};
 use super::plan::{Batch, Plan};
 use super::report::undecided;
 use super::settings::Settings;
+use super::silence::{self, Turn, Writers};
 use super::verdict::{DeleteReason, HeldReason, Rule, Verdict, Wait, Withdraw};
 use super::wake::Wakes;
 use jiff::Timestamp;
@@ -100,6 +101,8 @@ pub(super) struct LaneFacts<'a> {
     pub(super) api_going_away: bool,
     pub(super) held_through: Option<Timestamp>,
     pub(super) job_cap_reached: bool,
+    pub(super) most_members: Option<usize>,
+    pub(super) writers: Option<&'a Writers>,
     pub(super) settings: &'a Settings,
     pub(super) threshold: u32,
     /// Thresholds of the lane's objects, those included that it remembers and that are gone.
@@ -148,6 +151,8 @@ impl<'a> LaneFacts<'a> {
                 .collect(),
             api_going_away: lane.api_going_away,
             job_cap_reached: settings.max_jobs != 0 && lane.live_jobs_in_cluster >= settings.max_jobs,
+            most_members: lane.most_members,
+            writers: lane.writers.as_ref(),
             threshold: breaker::strictest_threshold(&lane.repositories, settings),
             settings,
         }
@@ -343,17 +348,25 @@ impl<'a> LaneFacts<'a> {
         }
         let mut ready: Vec<Candidate<'a>> = Vec::new();
         let windows = batch::quiet_window(&candidates, self.settings, now);
+        let writers = self
+            .writers
+            .and_then(|writers| match silence::turn(writers, now) {
+                Turn::Alone | Turn::BesideWriters => None,
+                Turn::AfterWriters(until) => Some(Wait::WritersRunning(until)),
+                Turn::WritersFirst(until) => Some(Wait::WritersFirst(until)),
+            });
         for ((position, candidate), window) in eligible.into_iter().zip(candidates).zip(windows) {
             judged[position].not_yet = match window {
                 Some(until) => Some(Wait::QuietWindow(until)),
                 None if self.job_cap_reached => Some(Wait::JobCapReached),
+                None if writers.is_some() => writers,
                 None => {
                     ready.push(candidate);
                     Some(batch::left_behind(&candidate))
                 }
             };
         }
-        let fire = batch::cut(&ready, self.settings)?;
+        let fire = batch::cut(&ready, self.settings, self.most_members)?;
         let riding: HashSet<&str> = fire.members.iter().map(String::as_str).collect();
         for member in judged
             .iter_mut()

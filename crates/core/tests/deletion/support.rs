@@ -76,6 +76,7 @@ pub fn member(name: &str, at: i64) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 200,
     }
 }

@@ -170,6 +170,7 @@ fn member(index: usize, cache: &Cache, schedule: Schedule, at: u8) -> MemberFact
         place: Place::Fine,
         attempts: u32::from(object.tried),
         next_attempt_at: (object.next_attempt > 0).then(|| time(object.next_attempt)),
+        rides_alone: false,
         document_bytes: 200,
     }
 }

@@ -49,10 +49,10 @@ fn case_ledger_10_an_unknown_kind_and_a_known_kind_of_a_foreign_group_get_the_ca
     ] {
         let (known, error) = in_force(GROUP, group, kind, None);
         assert_eq!(known.capabilities, CAREFUL);
+        assert!(known.capabilities.grows_after_ready);
         assert_eq!(known.from, DeclaredBy::Unknown);
         assert_eq!(error, None);
     }
-    assert!(CAREFUL.grows_after_ready);
 }
 
 #[test]

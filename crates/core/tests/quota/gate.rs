@@ -70,12 +70,22 @@ fn message(decision: &Decision) -> &str {
     }
 }
 
+/// Limit of size, used size, limit of count, used count, runs under way, and the keys it is refused for.
+type Row = (
+    Option<&'static str>,
+    i64,
+    Option<&'static str>,
+    i64,
+    usize,
+    Option<&'static str>,
+);
+
 #[test]
 fn case_gate_the_decision_table_row_by_row() {
     let allow = None;
     let (size, count) = ("backups.cozystack.io/size", "backups.cozystack.io/count");
     let both = "backups.cozystack.io/count=1,backups.cozystack.io/size=unknown";
-    let rows: &[(Option<&str>, i64, Option<&str>, i64, usize, Option<&str>)] = &[
+    let rows: &[Row] = &[
         (None, 50 * GI, None, 50, 7, allow),
         (Some("10Gi"), 9 * GI, None, 1, 0, allow),
         (Some("10Gi"), 10 * GI, None, 1, 0, Some(size)),

@@ -136,6 +136,7 @@ fn plain(uid: &str, at: i64) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 200,
     }
 }
@@ -275,6 +276,7 @@ fn member(at: impl Fn(Axis) -> usize) -> MemberFacts {
         attempts: u32::from(at(Axis::Tries) > 0),
         next_attempt_at: [None, Some(t(999)), Some(t(1001))][at(Axis::Tries)],
         first_seen: [t(DELETED), t(990), t(991)][at(Axis::FirstSeen)],
+        rides_alone: false,
         document_bytes: [200, usize::MAX][at(Axis::Bytes)],
         ..plain(MEMBER, DELETED)
     };
@@ -392,6 +394,8 @@ pub fn build(point: &Point) -> (Lane, Settings) {
         thresholds: thresholds.iter().map(|(name, n)| (key(name), *n)).collect(),
     };
     let lane = Lane {
+        most_members: None,
+        writers: None,
         repositories,
         latch: match at(Axis::Memory) {
             0 => None,

@@ -86,6 +86,7 @@ pub struct Metrics {
     orphaned: Family<ByNamespace, Counter>,
     batch_jobs: Family<ByBatchOutcome, Counter>,
     batch_members: Family<ByMemberOutcome, Counter>,
+    reappeared: Family<ByRepository, Counter>,
     pending: Family<ByRepository, Gauge>,
     held: Family<ByRepository, Gauge>,
     completed: Family<Completed, Counter>,
@@ -118,6 +119,7 @@ impl Metrics {
             orphaned: Family::default(),
             batch_jobs: Family::default(),
             batch_members: Family::default(),
+            reappeared: Family::default(),
             pending: Family::default(),
             held: Family::default(),
             completed: Family::default(),
@@ -183,6 +185,11 @@ impl Metrics {
             "kopiur_snapshot_delete_batch_members",
             "Members of batch delete Jobs",
             self.batch_members.clone(),
+        );
+        r.register(
+            "kopiur_deleted_snapshots_reappeared",
+            "Snapshots that were proven gone and were found in the repository again",
+            self.reappeared.clone(),
         );
         r.register(
             "kopiur_snapshot_deletions_pending_external",
@@ -269,6 +276,15 @@ impl Metrics {
         self.batch_members
             .get_or_create(&ByMemberOutcome { outcome })
             .inc_by(members);
+    }
+
+    /// Snapshots that were proven gone were found again.
+    pub fn reappeared(&self, kind: RepositoryKind, name: &str, snapshots: u64) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        self.reappeared.get_or_create(&labels).inc_by(snapshots);
     }
 
     /// What waits and what is held in one repository object (`Unknown`, `unknown` for unpinned Snapshots).

@@ -12,6 +12,7 @@ pub mod lease;
 pub mod lease_store;
 pub mod metrics;
 pub mod queue;
+pub mod read;
 pub mod results;
 pub mod review;
 pub mod server;

@@ -399,6 +399,15 @@ impl JobView {
         }
     }
 
+    /// Whether it was ended because it took too long.
+    #[must_use]
+    pub fn ran_out_of_time(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|s| &s.conditions);
+        conditions
+            .filter(|c| c.type_ == "Failed" && c.status == "True")
+            .any(|c| c.reason.as_deref() == Some("DeadlineExceeded"))
+    }
+
     /// Its UID.
     #[must_use]
     pub fn uid(&self) -> &str {

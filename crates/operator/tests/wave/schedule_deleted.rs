@@ -182,3 +182,38 @@ async fn children_of_another_schedule_are_left_alone() {
     assert_eq!(story.carries("a"), "Delete");
     assert!(story.server.get(&path).is_none());
 }
+
+/// `failedJobsHistoryLimit`: the oldest failures go with our own stamp, and the breaker does not count them.
+#[tokio::test]
+async fn failed_runs_beyond_the_limit_go_as_our_own_prunes() {
+    let story = Story::new(1);
+    let path = story.nightly("Retain");
+    story
+        .server
+        .edit(&path, |s| s["spec"]["failedJobsHistoryLimit"] = json!(2));
+    for n in 0..4 {
+        let name = format!("f{n}");
+        story.scheduled(&name, "Retain", false);
+        story.server.edit(&snapshot_path(&name), |s| {
+            s["status"] = json!({
+                "phase": "Failed",
+                "timing": { "endTime": format!("2026-01-0{}T00:00:00Z", n + 1) },
+            });
+        });
+    }
+    story.scheduled("well", "Retain", false);
+    story.schedule_pass().await;
+    let deleting = |name: &str| {
+        let snapshot = story.server.get(&snapshot_path(name)).unwrap();
+        !snapshot["metadata"]["deletionTimestamp"].is_null()
+    };
+    assert!(deleting("f0") && deleting("f1"));
+    assert!(!deleting("f2") && !deleting("f3") && !deleting("well"));
+    let f0 = story.server.get(&snapshot_path("f0")).unwrap();
+    let annotations = &f0["metadata"]["annotations"];
+    assert_eq!(
+        annotations["kopiur.home-operations.com/pruned-by"],
+        "failed-history"
+    );
+    assert!(annotations["kopiur.home-operations.com/pruned-at"].is_string());
+}

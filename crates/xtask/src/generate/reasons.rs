@@ -93,7 +93,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 14] = [
+const CONDITIONS: [(&str, &str, &str); 15] = [
     (
         conditions::READY,
         "all kinds",
@@ -114,6 +114,11 @@ const CONDITIONS: [(&str, &str, &str); 14] = [
         conditions::MASS_DELETION_HELD,
         REPOSITORIES,
         "A wave of deletions is held. The message carries the command that releases it. It never makes the repository unready.",
+    ),
+    (
+        conditions::DELETED_SNAPSHOTS_REAPPEARED,
+        REPOSITORIES,
+        "Snapshots that a delete Job had proven gone are in the repository again. Fewer than the threshold are deleted again; as many or more are held until a person acknowledges them, because the bucket may have been rolled back. The message says how many, and the command.",
     ),
     (
         conditions::DELETION_JOBS_FAILING,
@@ -296,7 +301,9 @@ fn after(wait: Wait, then: Timestamp) -> Option<Wait> {
         Wait::BatchLive => Wait::JobNotStarted,
         Wait::JobNotStarted => Wait::Withdrawing,
         Wait::Withdrawing => Wait::JobCapReached,
-        Wait::JobCapReached => Wait::NextBatch,
+        Wait::JobCapReached => Wait::WritersRunning(then),
+        Wait::WritersRunning(_) => Wait::WritersFirst(then),
+        Wait::WritersFirst(_) => Wait::NextBatch,
         Wait::NextBatch => Wait::RidesAlone,
         Wait::RidesAlone => return None,
     })

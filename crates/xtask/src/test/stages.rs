@@ -239,6 +239,9 @@ fn end_to_end(context: &Context) -> Result<Outcome> {
     command
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
         .args(["--", "--include-ignored", "--show-output"])
+        // Scenarios of one program wait for the cluster most of the time. Programs run one after another: what
+        // changes something for all has one of its own.
+        .env("RUST_TEST_THREADS", "10")
         .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
     if let Some((_, prefix)) = &context.other {
         command.env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix));

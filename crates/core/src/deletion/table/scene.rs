@@ -128,6 +128,7 @@ fn snapshot(uid: &str) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 0,
     }
 }

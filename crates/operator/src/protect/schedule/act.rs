@@ -1,5 +1,6 @@
 //! Recording a slot, creating its Snapshot, reporting.
 
+use super::history;
 use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
@@ -52,6 +53,8 @@ pub async fn carry_out(
     now: Timestamp,
 ) -> Result<Next, Error> {
     propagate_cascade(ctx, observed).await?;
+    let limit = observed.schedule.spec.failed_jobs_history_limit;
+    history::prune(ctx, &history::beyond(&observed.children, limit)).await?;
     let Some(slot) = plan.run else {
         report(ctx, key, observed, plan, None, now).await?;
         return Ok(again(plan, now));

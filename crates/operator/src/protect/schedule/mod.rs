@@ -9,6 +9,7 @@
 
 mod act;
 mod cleanup;
+mod history;
 mod observe;
 
 use crate::context::{Context, Error};

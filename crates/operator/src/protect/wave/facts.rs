@@ -5,7 +5,7 @@
 //!
 //! **Assumes.** The world is synced; a caller that is not sure of an absence passes what it is sure of.
 
-use super::justified;
+use super::{justified, member};
 use crate::world::NamespaceKnown;
 use crate::world::keys::LaneKey;
 use crate::world::views::{JobView, RepositoryView, ScheduleView, SnapshotView};
@@ -79,6 +79,7 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
         place: around.place,
         attempts: deletion.map_or(0, |d| d.attempts),
         next_attempt_at: deletion.and_then(|d| d.next_attempt_at),
+        rides_alone: deletion.is_some_and(|d| d.outcome.as_deref() == Some(member::NO_ANSWER)),
         document_bytes,
     }
 }

@@ -38,6 +38,36 @@ impl Lock {
     pub fn job(&self) -> Option<ObjectKey> {
         named_job(self.lease.as_ref()?)
     }
+
+    /// Since when a batch waits for writers.
+    #[must_use]
+    pub fn waiting_since(&self) -> Option<Timestamp> {
+        self.time(names::LANE_WAITING_SINCE)
+    }
+
+    /// When the last batch ended; recorded only where writers go first after one.
+    #[must_use]
+    pub fn batch_ended(&self) -> Option<Timestamp> {
+        self.time(names::LANE_BATCH_ENDED)
+    }
+
+    fn time(&self, annotation: &str) -> Option<Timestamp> {
+        let annotations = self.lease.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(annotation)?.parse().ok()
+    }
+}
+
+/// What a lock says after a write.
+#[derive(Debug, Clone, Copy)]
+pub enum Says<'a> {
+    /// As before: it changes hands.
+    Same,
+    /// This Job is about to be created; nothing waits any more.
+    Job(&'a ObjectKey),
+    /// No Job. With a time: a batch ended then, and writers go first.
+    Free(Option<Timestamp>),
+    /// A batch waits for writers since then; none: it does not any more.
+    Waits(Option<Timestamp>),
 }
 
 impl Lock {
@@ -95,7 +125,7 @@ pub async fn remember(
     let text = kept
         .map(|kept| serde_json::to_string(&kept).map_err(crate::jobs::build::BuildError::from))
         .transpose()?;
-    let mut wanted = wanted(ctx, lock, lock.job().as_ref(), me(ctx)?, now);
+    let mut wanted = wanted(ctx, lock, Says::Same, me(ctx)?, now);
     let annotations = wanted.metadata.annotations.get_or_insert_default();
     match text {
         Some(text) => annotations.insert(names::LANE_LATCH.to_owned(), text),
@@ -155,24 +185,25 @@ pub async fn hold(ctx: &Context, unique_id: &str, now: Timestamp) -> Result<Lock
     match holder {
         None => Ok(lock),
         Some(holder) if holder.as_deref() == Some(&me) => Ok(lock),
-        Some(_) => {
-            let job = lock.job();
-            write(ctx, &lock, job.as_ref(), now).await
-        }
+        Some(_) => write(ctx, &lock, Says::Same, now).await,
     }
 }
 
-/// Writes the Job that the lock names.
+/// The Job that a lane's lock names, for one who only asks.
+///
+/// # Errors
+/// [`Error`].
+pub async fn named(ctx: &Context, unique_id: &str) -> Result<Option<ObjectKey>, Error> {
+    let found = api(ctx).get_opt(&lane_lease_name(ENGINE, unique_id)).await?;
+    Ok(found.as_ref().and_then(named_job))
+}
+
+/// Writes what the lock says.
 ///
 /// # Errors
 /// [`Error`]; a conflict when somebody else wrote it since it was read.
-pub async fn write(
-    ctx: &Context,
-    lock: &Lock,
-    job: Option<&ObjectKey>,
-    now: Timestamp,
-) -> Result<Lock, Error> {
-    let wanted = wanted(ctx, lock, job, me(ctx)?, now);
+pub async fn write(ctx: &Context, lock: &Lock, says: Says<'_>, now: Timestamp) -> Result<Lock, Error> {
+    let wanted = wanted(ctx, lock, says, me(ctx)?, now);
     let stored = store(ctx, lock, &wanted).await?;
     Ok(Lock {
         unique_id: lock.unique_id.clone(),
@@ -180,16 +211,30 @@ pub async fn write(
     })
 }
 
-fn wanted(ctx: &Context, lock: &Lock, job: Option<&ObjectKey>, me: String, now: Timestamp) -> Lease {
+fn wanted(ctx: &Context, lock: &Lock, says: Says<'_>, me: String, now: Timestamp) -> Lease {
     let before = lock.lease.clone().unwrap_or_default();
     let spec = before.spec.unwrap_or_default();
     let changes_hands = spec.holder_identity.as_deref() != Some(&me);
     let mut annotations = before.metadata.annotations.unwrap_or_default();
     annotations.insert(names::DELETE_UNIQUE_ID.to_owned(), lock.unique_id.clone());
-    match job {
-        Some(job) => annotations.insert(names::LANE_JOB.to_owned(), job.to_string()),
-        None => annotations.remove(names::LANE_JOB),
+    let mut set = |name: &str, value: Option<String>| match value {
+        Some(value) => _ = annotations.insert(name.to_owned(), value),
+        None => _ = annotations.remove(name),
     };
+    match says {
+        Says::Same => {}
+        Says::Job(job) => {
+            set(names::LANE_JOB, Some(job.to_string()));
+            set(names::LANE_WAITING_SINCE, None);
+        }
+        Says::Free(ended) => {
+            set(names::LANE_JOB, None);
+            if let Some(ended) = ended {
+                set(names::LANE_BATCH_ENDED, Some(ended.to_string()));
+            }
+        }
+        Says::Waits(since) => set(names::LANE_WAITING_SINCE, since.map(|t| t.to_string())),
+    }
     let mut labels = before.metadata.labels.unwrap_or_default();
     labels.insert(names::MANAGED_BY_LABEL.to_owned(), names::MANAGED_BY.to_owned());
     let transitions = spec.lease_transitions.unwrap_or_default();

@@ -1,12 +1,12 @@
 //! A policy that goes does not take its backups along, unless it says so; and then the breaker counts them.
 
 use anyhow::{Context as _, Result};
-use holdfast_api::{SnapshotPolicy, conditions};
+use holdfast_api::SnapshotPolicy;
+use holdfast_e2e::deletions::uids;
 use holdfast_e2e::jobs::Watch;
 use holdfast_e2e::scenario::{POLICY, Scenario};
 use holdfast_e2e::{Lab, Look, until};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 
@@ -37,30 +37,14 @@ async fn by_default_a_policy_that_goes_keeps_the_data_loudly() -> Result<()> {
     };
     let scenario = Scenario::with_repository(&lab, "policy-keeps", Some(3)).await?;
     let watch = Watch::start(&lab.client, &scenario.namespace).await?;
-    scenario.seeded("nightly", "Retain", 5).await?;
+    let (_, members) = scenario.seeded("nightly", "Retain", 5).await?;
     policy_goes(&scenario, None).await?;
-    until("every Snapshot to be gone", Duration::from_secs(120), || async {
-        let left = scenario.snapshots().await?.len();
-        Ok(if left == 0 {
-            Look::Done(())
-        } else {
-            Look::Not(format!("{left} left"))
-        })
-    })
-    .await?;
+    scenario.left(&[]).await?;
     assert!(watch.all().is_empty(), "a delete Job existed");
     assert_eq!(scenario.count().await?, 5);
-    let events: Api<Event> = lab.api(&scenario.namespace);
-    let reason = ListParams::default().fields("reason=SnapshotRetainedOnPolicyDelete");
-    until("one event for each", Duration::from_secs(30), || async {
-        let told = events.list(&reason).await?.items.len();
-        Ok(if told == 5 {
-            Look::Done(())
-        } else {
-            Look::Not(told.to_string())
-        })
-    })
-    .await?;
+    scenario
+        .events("SnapshotRetainedOnPolicyDelete", &uids(&members))
+        .await?;
     scenario.end().await
 }
 
@@ -74,11 +58,7 @@ async fn an_opted_in_policy_is_held_at_the_threshold_and_does_not_wait_for_it() 
     let watch = Watch::start(&lab.client, &scenario.namespace).await?;
     let (_, members) = scenario.seeded("nightly", "Delete", 5).await?;
     policy_goes(&scenario, Some("Delete")).await?;
-    for member in &members {
-        scenario
-            .snapshot_condition(&member.name, conditions::DELETION_HELD, |c| c.status == "True")
-            .await?;
-    }
+    scenario.held(&members).await?;
     assert!(watch.all().is_empty(), "a delete Job existed");
     assert_eq!(scenario.count().await?, 5);
     scenario.end().await
