@@ -10,6 +10,9 @@
 //! Deleting is two things here: [`Repository::delete`] asks for it, a later [`Repository::list`] proves it.
 
 mod error;
+pub mod kopia;
+mod lock;
+mod request;
 pub mod restic;
 
 pub use error::{EngineError, ErrorClass};
@@ -83,11 +86,12 @@ pub struct BackupRequest {
 pub struct Sizes {
     /// Logical size of the source in bytes.
     pub size_bytes: u64,
-    /// Bytes the repository grew by (after deduplication and compression).
-    pub bytes_new: u64,
-    /// Files not in the parent snapshot.
+    /// Bytes the repository grew by (after deduplication and compression). Kopia: what the snapshot before it of
+    /// the same source does not refer to; known when a snapshot was just taken, recorded nowhere.
+    pub bytes_new: Option<u64>,
+    /// Files not in the parent snapshot. Kopia: new or changed, it does not tell them apart.
     pub files_new: u64,
-    /// Files changed since the parent.
+    /// Files changed since the parent. Kopia: always 0, see `files_new`.
     pub files_modified: u64,
     /// Files unchanged since the parent.
     pub files_unchanged: u64,
@@ -143,6 +147,9 @@ pub trait Engine: Send + Sync {
     /// Whether deletions are only safe while nobody else writes. True for Kopia (its maintenance and manifest
     /// compaction were seen to undo deletions of others); false for Restic, where one snapshot is one file.
     fn deletes_need_silence(&self) -> bool;
+
+    /// Whether the id of a snapshot may change while it stays what it is. True for Kopia: pinning rewrites it.
+    fn ids_may_change(&self) -> bool;
 
     /// Opens an existing repository.
     ///

@@ -42,7 +42,16 @@ fn a_directory_that_went_away_is_never_empty() {
 
 #[test]
 fn a_damaged_record_counts_as_present() {
-    conformance::a_damaged_record_counts_as_present(&Restic, |root, id| root.join("snapshots").join(id));
+    let bench = Bench::new();
+    let mut repository = Restic.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    let record = bench.repository().join("snapshots").join(&taken[0].id);
+    fs::write(record, "damaged").unwrap();
+    let listing = repository.list().unwrap();
+    assert!(listing.contains(&taken[0].id));
+    assert_eq!(listing.unreadable, [taken[0].id.clone()]);
+    assert_eq!(conformance::ids(&listing), [taken[1].id.as_str()]);
+    back_up(&bench, repository.as_mut(), &["three"]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use rustic_core::{
 };
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +67,10 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
 
 impl Engine for Restic {
     fn deletes_need_silence(&self) -> bool {
+        false
+    }
+
+    fn ids_may_change(&self) -> bool {
         false
     }
 
@@ -112,32 +116,10 @@ impl Engine for Restic {
 
     fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be created";
-        let unwritable = |cause: std::io::Error| {
-            EngineError::new(
-                ErrorClass::Unreachable,
-                WHAT,
-                cause,
-                "Check that the volume is mounted and writable for the mover's user",
-            )
-        };
         guarded(WHAT, || {
             // Judged before anything is written, and again under the lock.
             place::look(at)?;
-            fs::create_dir_all(at).map_err(unwritable)?;
-            let lock = File::open(at).map_err(unwritable)?;
-            match lock.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(EngineError::new(
-                        ErrorClass::Failed,
-                        WHAT,
-                        "another process is creating one in the same directory",
-                        "Wait for it and connect",
-                    ));
-                }
-                // A file system without locks; the config file, written last, still decides.
-                Err(TryLockError::Error(_)) => {}
-            }
+            let _lock = crate::lock::creation(WHAT, at)?;
             place::prepare(at)?;
             let faults = Arc::new(Faults::default());
             let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;

@@ -9,7 +9,7 @@ use holdfast_engine::{
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A repository's place and a source beside it.
@@ -69,7 +69,7 @@ pub fn back_up(bench: &Bench, repository: &mut dyn Repository, uids: &[&str]) ->
     taken
 }
 
-fn ids(listing: &Listing) -> Vec<&str> {
+pub fn ids(listing: &Listing) -> Vec<&str> {
     listing.snapshots.iter().map(|s| s.id.as_str()).collect()
 }
 
@@ -168,7 +168,12 @@ pub fn a_backup_is_listed_as_it_was_reported(engine: &dyn Engine) {
     assert_eq!(listing.snapshots.len(), 2);
     assert!(listing.unreadable.is_empty());
     for (info, uid) in taken.iter().zip(["one", "two"]) {
-        assert_eq!(listing.find(&info.id), Some(info));
+        // What a run added is known when it ends; not every engine records it.
+        let mut as_reported = listing.find(&info.id).unwrap().clone();
+        if let Some(sizes) = &mut as_reported.sizes {
+            sizes.bytes_new = sizes.bytes_new.or(info.sizes.unwrap().bytes_new);
+        }
+        assert_eq!(as_reported, *info);
         let request = bench.request(uid);
         assert_eq!(info.source, request.source);
         assert_eq!(info.cluster, Some(request.cluster));
@@ -186,8 +191,12 @@ pub fn a_backup_is_listed_as_it_was_reported(engine: &dyn Engine) {
         (second.files_new, second.files_modified, second.files_unchanged),
         (0, 0, 2)
     );
-    assert!(first.bytes_new > 0);
-    assert_eq!(second.bytes_new, 0, "nothing changed, nothing is stored again");
+    assert!(first.bytes_new.unwrap() > 0);
+    assert_eq!(
+        second.bytes_new,
+        Some(0),
+        "nothing changed, nothing is stored again"
+    );
 }
 
 pub fn a_change_is_stored_once(engine: &dyn Engine) {
@@ -197,10 +206,10 @@ pub fn a_change_is_stored_once(engine: &dyn Engine) {
     fs::write(bench.source().join("c"), "c".repeat(2000)).unwrap();
     let taken = back_up(&bench, repository.as_mut(), &["two", "three"]);
     assert_eq!(taken[0].sizes.unwrap().files_new, 1);
-    assert!(taken[0].sizes.unwrap().bytes_new > 0);
+    assert!(taken[0].sizes.unwrap().bytes_new.unwrap() > 0);
     assert_eq!(
         taken[1].sizes.unwrap().bytes_new,
-        0,
+        Some(0),
         "the index of the batch sees its own additions"
     );
 }
@@ -330,17 +339,4 @@ pub fn another_repository_in_its_place_is_noticed(engine: &dyn Engine) {
     fs::rename(bench.repository(), bench.repository().with_extension("aside")).unwrap();
     engine.create(&bench.repository(), &password()).unwrap();
     assert_eq!(class(repository.list()), ErrorClass::Replaced);
-}
-
-/// Damages one recorded snapshot; it must stay listed as present, and the others readable.
-pub fn a_damaged_record_counts_as_present(engine: &dyn Engine, record: impl Fn(&Path, &str) -> PathBuf) {
-    let bench = Bench::new();
-    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
-    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
-    fs::write(record(&bench.repository(), &taken[0].id), "damaged").unwrap();
-    let listing = repository.list().unwrap();
-    assert!(listing.contains(&taken[0].id));
-    assert_eq!(listing.unreadable, [taken[0].id.clone()]);
-    assert_eq!(ids(&listing), [taken[1].id.as_str()]);
-    back_up(&bench, repository.as_mut(), &["three"]);
 }
