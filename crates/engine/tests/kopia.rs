@@ -2,22 +2,14 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod conformance;
+mod person;
 
-use conformance::{Bench, PASSWORD, back_up, password};
-use holdfast_engine::kopia::{Kopia, PROGRAM_VARIABLE};
+use conformance::{Bench, back_up, password};
+use holdfast_engine::kopia::Kopia;
 use holdfast_engine::{Engine, EngineError, ErrorClass};
+use person::{Person, program};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The program, or nothing and the line that makes the test count as skipped.
-fn program() -> Option<PathBuf> {
-    let named = std::env::var_os(PROGRAM_VARIABLE).filter(|name| !name.is_empty());
-    if named.is_none() {
-        println!("skipped: no kopia");
-    }
-    named.map(PathBuf::from)
-}
 
 macro_rules! conforms {
     ($($name:ident),* $(,)?) => {
@@ -59,44 +51,6 @@ fn a_directory_that_went_away_is_never_empty() {
 fn deletes_need_silence_and_ids_may_change() {
     let kopia = Kopia::default();
     assert!(kopia.deletes_need_silence() && kopia.ids_may_change());
-}
-
-/// A person with the program at the same repository.
-struct Person<'a> {
-    program: &'a Path,
-    home: tempfile::TempDir,
-}
-
-impl<'a> Person<'a> {
-    fn at(program: &'a Path, repository: &Path) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let person = Self { program, home };
-        person.ok(&[
-            "repository",
-            "connect",
-            "filesystem",
-            "--path",
-            repository.to_str().unwrap(),
-        ]);
-        person
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let output = Command::new(self.program)
-            .env("KOPIA_PASSWORD", PASSWORD)
-            .env("KOPIA_CONFIG_PATH", self.home.path().join("config"))
-            .env("KOPIA_CACHE_DIRECTORY", self.home.path().join("cache"))
-            .env("KOPIA_LOG_DIR", self.home.path().join("logs"))
-            .env("KOPIA_CHECK_FOR_UPDATES", "false")
-            .env("KOPIA_PERSIST_CREDENTIALS_ON_CONNECT", "false")
-            .args(["--no-progress", "--no-auto-maintenance"])
-            .args(arguments)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        String::from_utf8(output.stdout).unwrap()
-    }
 }
 
 #[test]
