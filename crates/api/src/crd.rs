@@ -33,11 +33,6 @@ pub mod rules {
     pub const REPOSITORY: &[Rule] = &[
         rule(
             "spec",
-            "self.engine == 'Restic'",
-            "spec.engine: Kopia is not supported by this release: set spec.engine: Restic",
-        ),
-        rule(
-            "spec",
             "self.mode == 'ReadWrite'",
             "spec.mode: ReadOnly is not supported by this release: remove the field",
         ),

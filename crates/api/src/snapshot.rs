@@ -167,13 +167,14 @@ pub struct Stats {
     /// Logical bytes of the source.
     #[serde(default)]
     pub size_bytes: i64,
-    /// Bytes the repository grew by.
-    #[serde(default)]
-    pub bytes_new: i64,
-    /// Files not in the parent.
+    /// Bytes the repository grew by, when the engine can tell. Kopia: what the snapshot before it of the same source
+    /// does not refer to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_new: Option<i64>,
+    /// Files not in the parent. Kopia: new or changed, it does not tell them apart.
     #[serde(default)]
     pub files_new: i64,
-    /// Files changed.
+    /// Files changed. Kopia: always 0.
     #[serde(default)]
     pub files_modified: i64,
     /// Files unchanged.

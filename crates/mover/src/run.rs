@@ -4,7 +4,9 @@
 //! operation first proves that the repository is the recorded one. The password appears in no text.
 
 use crate::places::Places;
+use crate::plan::Ids;
 use crate::{backup, batch, list};
+use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
 use holdfast_protocol::letters::{self, Letter};
@@ -95,7 +97,13 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
     let document = read_document(&places.work)?;
     let password = read_password(&places.secrets, &document.repository.password_key)?;
     let engine: &dyn Engine = match document.repository.engine {
+        EngineKind::Kopia => &Kopia::default(),
         EngineKind::Restic => &Restic,
+    };
+    let ids = if engine.ids_may_change() {
+        Ids::MayChange
+    } else {
+        Ids::Fixed
     };
     let at = Path::new(&document.repository.path);
     let recorded = document.repository.unique_id.as_deref();
@@ -124,7 +132,9 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
             Ok(OperationResult::Bootstrapped { created, snapshots })
         }
         Operation::Backup { items } => backup::run(repository, &document.cluster, items),
-        Operation::DeleteBatch { members, kept } => batch::run(repository, &document.cluster, members, kept),
+        Operation::DeleteBatch { members, kept } => {
+            batch::run(repository, &document.cluster, members, kept, ids)
+        }
         Operation::List {} => list::run(repository, document.results.as_ref(), places),
     }
 }

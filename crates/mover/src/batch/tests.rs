@@ -160,7 +160,7 @@ fn members(count: usize) -> Vec<BatchMember> {
 
 /// The letters, and the message if there is one.
 fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>) {
-    let (result, message) = match run(fake, "cluster", &members(count), &[]) {
+    let (result, message) = match run(fake, "cluster", &members(count), &[], Ids::Fixed) {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure.message)),
     };
