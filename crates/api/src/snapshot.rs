@@ -167,14 +167,13 @@ pub struct Stats {
     /// Logical bytes of the source.
     #[serde(default)]
     pub size_bytes: i64,
-    /// Bytes the repository grew by, when the engine can tell. Kopia: what the snapshot before it of the same source
-    /// does not refer to.
+    /// Bytes the repository grew by, when the engine can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_new: Option<i64>,
-    /// Files not in the parent. Kopia: new or changed, it does not tell them apart.
+    /// Files not in the parent; with Kopia those changed too.
     #[serde(default)]
     pub files_new: i64,
-    /// Files changed. Kopia: always 0.
+    /// Files changed; with Kopia they count as not in the parent.
     #[serde(default)]
     pub files_modified: i64,
     /// Files unchanged.

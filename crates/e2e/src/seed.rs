@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::{objects, pods};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use holdfast_api::repository::Repository;
+use holdfast_api::repository::{Engine, Repository};
 use holdfast_api::{Snapshot, names};
 use holdfast_protocol::outcome::TakenSnapshot;
 use holdfast_protocol::work::{BackupItem, EngineKind, Operation, RepositoryAccess, Source, WorkDocument};
@@ -134,7 +134,7 @@ pub async fn snapshots(lab: &Lab, set: &Set, members: &[Member]) -> Result<Vec<T
     for (n, some) in members.chunks(PER_JOB).enumerate() {
         lab.note(format!("{} of {} snapshots", taken.len(), members.len()));
         let job = job(lab, set, &repository, n, some)?;
-        let ended = pods::run(lab, job, Duration::from_secs(300)).await?;
+        let ended = pods::run(lab, job, patience(some.len())).await?;
         for line in ended.log.lines() {
             let Some(value) = serde_json::from_str::<Value>(line)
                 .ok()
@@ -156,6 +156,15 @@ pub async fn snapshots(lab: &Lab, set: &Set, members: &[Member]) -> Result<Vec<T
     Ok(all)
 }
 
+/// How long a seeding Job may take: Kopia is a process for each step of a snapshot.
+fn patience(snapshots: usize) -> Duration {
+    let each = u64::try_from(snapshots).unwrap_or(u64::MAX).saturating_mul(5);
+    match objects::engine() {
+        Engine::Kopia => Duration::from_secs(300).saturating_add(Duration::from_secs(each)),
+        Engine::Restic | Engine::Unknown => Duration::from_secs(300),
+    }
+}
+
 fn job(lab: &Lab, set: &Set, repository: &Repository, n: usize, members: &[Member]) -> Result<Value> {
     let status = repository.status.clone().unwrap_or_default();
     let key = repository.spec.encryption.password_secret_ref.key.clone();
@@ -169,7 +178,11 @@ fn job(lab: &Lab, set: &Set, repository: &Repository, n: usize, members: &[Membe
         version: holdfast_protocol::VERSION,
         cluster: lab.cluster.clone(),
         repository: RepositoryAccess {
-            engine: EngineKind::Restic,
+            engine: match repository.spec.engine {
+                Engine::Kopia => EngineKind::Kopia,
+                Engine::Restic => EngineKind::Restic,
+                Engine::Unknown => anyhow::bail!("the repository has an engine of a newer release"),
+            },
             path: REPOSITORY_DIR.to_owned(),
             password_key: key.clone(),
             unique_id: Some(status.unique_id.context("the repository is not connected")?),

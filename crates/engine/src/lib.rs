@@ -142,6 +142,25 @@ impl Listing {
     }
 }
 
+/// How much a check reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// That everything a snapshot refers to is recorded and stored.
+    Structure,
+    /// The same, and every byte is read and proven.
+    Data,
+}
+
+/// What deleting has freed, in bytes of storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reclaimed {
+    /// Found without any snapshot that needs it, and freed by a later call when the engine's safety period is over.
+    /// Restic: told once, by the call that marks it. Kopia: told by every call until it is free.
+    pub marked_bytes: u64,
+    /// Freed by this call.
+    pub freed_bytes: u64,
+}
+
 /// A program or library that speaks one repository format.
 pub trait Engine: Send + Sync {
     /// Whether deletions are only safe while nobody else writes. True for Kopia (its maintenance and manifest
@@ -198,6 +217,33 @@ pub trait Repository: Send {
     /// # Errors
     /// Any class; look again before concluding anything.
     fn delete(&self, ids: &[String]) -> Result<(), EngineError>;
+
+    /// Writes the content of a snapshot below `to`, which is made when it is not there. Other files there stay; files
+    /// of the same name are replaced. What is written is read back by nobody: compare, or check the repository.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Failed`] when there is no such snapshot or the target cannot be written,
+    /// [`ErrorClass::Unreachable`].
+    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError>;
+
+    /// Checks what all snapshots refer to.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Failed`] with the first thing that is not as it should be, [`ErrorClass::Unreachable`].
+    fn check(&self, depth: Depth) -> Result<(), EngineError>;
+
+    /// Frees what no snapshot refers to, within the safety margins that the engine needs beside running backups.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Replaced`], [`ErrorClass::Failed`]; what was freed before an error
+    /// is free.
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError>;
+
+    /// Bytes that the repository's data takes in storage now.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Failed`].
+    fn stored_bytes(&self) -> Result<u64, EngineError>;
 }
 
 /// Bounds the threads of the engines' shared pool to the CPU limit of this process (the cgroup's quota is

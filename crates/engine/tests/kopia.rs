@@ -37,6 +37,8 @@ conforms!(
     a_part_of_an_id_deletes_nothing,
     a_listing_is_fresh,
     another_repository_in_its_place_is_noticed,
+    a_restore_is_the_source_as_it_was,
+    reclaiming_keeps_what_is_needed_and_tells_what_is_not,
 );
 
 #[test]
@@ -44,6 +46,21 @@ fn a_directory_that_went_away_is_never_empty() {
     if program().is_some() {
         // The folder `x` has the indexes: without them the program itself shows an empty repository.
         conformance::a_directory_that_went_away_is_never_empty(&Kopia::default(), &["", "x"]);
+    }
+}
+
+#[test]
+fn a_check_finds_damaged_data() {
+    if program().is_some() {
+        // Packs of files are in `p`, records and directories in `q`.
+        conformance::a_check_finds_damaged_data(&Kopia::default(), |root| overwrite(&root.join("p")));
+    }
+}
+
+fn overwrite(folder: &Path) {
+    for pack in files(folder) {
+        let length = fs::metadata(&pack).unwrap().len();
+        fs::write(pack, vec![0; usize::try_from(length).unwrap()]).unwrap();
     }
 }
 

@@ -166,10 +166,11 @@ fn report(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use holdfast_engine::EngineError;
+    use holdfast_engine::{Depth, EngineError, Reclaimed};
     use holdfast_protocol::work::Source;
     use jiff::Timestamp;
     use std::cell::RefCell;
+    use std::path::Path;
 
     /// A repository whose program expires the oldest snapshot with every new one.
     struct Expiring(RefCell<Vec<SnapshotInfo>>);
@@ -228,6 +229,22 @@ mod tests {
 
         fn delete(&self, ids: &[String]) -> Result<(), EngineError> {
             panic!("asked to delete {ids:?}");
+        }
+
+        fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+            panic!("asked to restore {id}");
+        }
+
+        fn check(&self, depth: Depth) -> Result<(), EngineError> {
+            panic!("asked to check {depth:?}");
+        }
+
+        fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+            panic!("asked to reclaim");
+        }
+
+        fn stored_bytes(&self) -> Result<u64, EngineError> {
+            panic!("asked for the size");
         }
     }
 

@@ -105,8 +105,6 @@ pub(super) struct Session {
     program: PathBuf,
     home: TempDir,
     password: Password,
-    /// What storage needs beyond the password, as environment variables.
-    secrets: Vec<(&'static str, String)>,
 }
 
 /// A call that ran to its end.
@@ -175,11 +173,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorClass::Failed`] when they cannot be made.
-    pub(super) fn new(
-        program: PathBuf,
-        password: &Password,
-        secrets: Vec<(&'static str, String)>,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn new(program: PathBuf, password: &Password) -> Result<Self, EngineError> {
         let home = tempfile::Builder::new().prefix("holdfast-kopia-").tempdir();
         let home = home.map_err(|cause| {
             let next = "The mover needs a writable temporary directory";
@@ -189,7 +183,6 @@ impl Session {
             program,
             home,
             password: password.clone(),
-            secrets,
         })
     }
 
@@ -208,7 +201,6 @@ impl Session {
             }
         }
         command
-            .envs(self.secrets.iter().map(|(name, value)| (name, value)))
             .env("HOME", home)
             .env("KOPIA_PASSWORD", self.password.expose())
             .env("KOPIA_CONFIG_PATH", home.join(view.config()))
@@ -288,17 +280,17 @@ impl Session {
         Ok(Ended {
             success: status.success(),
             stdout,
-            stderr: self.without_secrets(&String::from_utf8_lossy(&said)),
+            stderr: self.without_password(&String::from_utf8_lossy(&said)),
             cut,
         })
     }
 
-    fn without_secrets(&self, text: &str) -> String {
-        let secrets = self.secrets.iter().map(|(_, value)| value.as_str());
-        secrets
-            .chain([self.password.expose()])
-            .filter(|secret| secret.len() > 3)
-            .fold(text.to_owned(), |text, secret| text.replace(secret, "(secret)"))
+    /// A short password would also take words apart that say what went wrong; it is not printed anyway.
+    fn without_password(&self, text: &str) -> String {
+        match self.password.expose() {
+            short if short.len() < 4 => text.to_owned(),
+            password => text.replace(password, "(secret)"),
+        }
     }
 
     /// The directory with everything the program writes on this side.

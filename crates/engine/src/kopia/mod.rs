@@ -10,6 +10,7 @@
 //! **Assumes.** Deletions are lost when others write at the same time, and this cannot be prevented from here: the
 //! caller keeps writers away ([`crate::Engine::deletes_need_silence`]), reads back and looks again.
 
+mod care;
 mod classify;
 mod command;
 #[cfg(test)]
@@ -19,8 +20,8 @@ mod place;
 mod policy;
 
 use crate::{
-    BackupRequest, Engine, EngineError, ErrorClass, Listing, Password, Repository, SnapshotInfo, TAG_CLUSTER,
-    TAG_SNAPSHOT, request,
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Password, Reclaimed, Repository,
+    SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
 };
 use classify::Doing;
 pub use command::PROGRAM_VARIABLE;
@@ -130,7 +131,7 @@ impl Connection {
         })?;
         let program = engine.program.clone().map_or_else(command::find, Ok)?;
         Ok(Self {
-            session: Session::new(program, password, Vec::new())?,
+            session: Session::new(program, password)?,
             root,
             unique_id: String::new(),
         })
@@ -415,5 +416,21 @@ impl Repository for Connection {
             }
         }
         Ok(())
+    }
+
+    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+        self.restore_to(id, to)
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        self.check_all(depth)
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        self.reclaim_now()
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        self.blob_bytes()
     }
 }

@@ -7,11 +7,15 @@
 //! are only marked (rustic frees them a day later).
 
 mod backend;
+mod care;
 mod convert;
 mod faults;
 mod place;
 
-use crate::{BackupRequest, Engine, EngineError, ErrorClass, Listing, Password, Repository, SnapshotInfo};
+use crate::{
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Password, Reclaimed, Repository,
+    SnapshotInfo,
+};
 use backend::StrictLocal;
 use convert::failed;
 use faults::{Faults, WatchedSource};
@@ -110,7 +114,8 @@ impl Engine for Restic {
             let opened = closed(backend)
                 .and_then(|r| r.open(&credentials))
                 .map_err(|e| open_failed(WHAT, &e))?;
-            Ok(connection(at, opened, faults))
+            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            Ok(opened)
         })
     }
 
@@ -127,7 +132,8 @@ impl Engine for Restic {
             let opened = closed(backend)
                 .and_then(|r| r.init(&credentials, &KeyOptions::default(), &ConfigOptions::default()))
                 .map_err(|e| failed(WHAT, &e))?;
-            Ok(connection(at, opened, faults))
+            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            Ok(opened)
         })
     }
 }
@@ -150,17 +156,38 @@ fn open_failed(what: &str, error: &rustic_core::RusticError) -> EngineError {
     failed(what, error)
 }
 
-fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Box<dyn Repository> {
-    Box::new(Connection {
+fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Connection {
+    Connection {
         root: at.to_owned(),
         unique_id: opened.config().id.to_hex().as_str().to_owned(),
         opened,
         faults,
-    })
+    }
+}
+
+#[cfg(test)]
+fn connection_for_tests(at: &Path, password: &Password) -> Connection {
+    let faults = Arc::new(Faults::default());
+    let opened = StrictLocal::new(at, Arc::clone(&faults))
+        .and_then(closed)
+        .and_then(|repository| repository.open(&Credentials::password(password.expose())));
+    match opened {
+        Ok(opened) => connection(at, opened, faults),
+        Err(error) => panic!("{}", convert::reason(&error)),
+    }
 }
 
 fn hex(id: SnapshotId) -> String {
     id.to_hex().as_str().to_owned()
+}
+
+fn whole(what: &str, id: &str) -> Result<SnapshotId, EngineError> {
+    let parsed: Result<Id, _> = id.parse();
+    parsed.map(SnapshotId::from).map_err(|_| {
+        let why = format!("`{id}` is not a whole snapshot id");
+        let next = "Name snapshots by the 64 digits of their id";
+        EngineError::new(ErrorClass::Failed, what, why, next)
+    })
 }
 
 impl Connection {
@@ -337,16 +364,7 @@ impl Repository for Connection {
         const WHAT: &str = "the snapshots cannot be deleted";
         let mut parsed = BTreeSet::new();
         for id in ids {
-            let whole: Id = id.parse().map_err(|_| {
-                let why = format!("`{id}` is not a whole snapshot id");
-                EngineError::new(
-                    ErrorClass::Failed,
-                    WHAT,
-                    why,
-                    "Name snapshots by the 64 digits of their id",
-                )
-            })?;
-            parsed.insert(SnapshotId::from(whole));
+            parsed.insert(whole(WHAT, id)?);
         }
         let parsed: Vec<SnapshotId> = parsed.into_iter().collect();
         guarded(WHAT, || {
@@ -362,5 +380,26 @@ impl Repository for Connection {
                 )
             })
         })
+    }
+
+    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be restored";
+        let id = whole(WHAT, id)?;
+        guarded(WHAT, || self.restore_to(id, to))
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        guarded("the repository cannot be checked", || self.check_all(depth))
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        const WHAT: &str = "space cannot be reclaimed";
+        self.prove_identity(WHAT)?;
+        guarded(WHAT, || self.reclaim_now().map_err(|e| failed(WHAT, &e)))
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        const WHAT: &str = "the repository's size cannot be read";
+        guarded(WHAT, || self.pack_bytes().map_err(|e| failed(WHAT, &e)))
     }
 }

@@ -4,12 +4,13 @@
 //! Its place is taken by directories that are missing or are files, which bind everybody.
 
 use holdfast_engine::{
-    BackupRequest, Engine, ErrorClass, Listing, Password, Repository, SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, Engine, ErrorClass, Listing, Password, Repository, SnapshotInfo, SourceIdentity,
 };
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A repository's place and a source beside it.
@@ -339,4 +340,110 @@ pub fn another_repository_in_its_place_is_noticed(engine: &dyn Engine) {
     fs::rename(bench.repository(), bench.repository().with_extension("aside")).unwrap();
     engine.create(&bench.repository(), &password()).unwrap();
     assert_eq!(class(repository.list()), ErrorClass::Replaced);
+}
+
+/// Every path below, with what it is: a directory, a link's target, or a file's mode and content.
+fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = fs::symlink_metadata(&path).unwrap();
+            let content = if metadata.is_dir() {
+                todo.push(path.clone());
+                Vec::new()
+            } else if metadata.is_symlink() {
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes()
+            } else {
+                fs::read(&path).unwrap()
+            };
+            found.insert(
+                path.strip_prefix(root).unwrap().to_owned(),
+                (metadata.mode(), content),
+            );
+        }
+    }
+    found
+}
+
+pub fn a_restore_is_the_source_as_it_was(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let source = bench.source();
+    fs::write(source.join("empty"), "").unwrap();
+    fs::create_dir(source.join("hollow")).unwrap();
+    fs::write(source.join("script"), "#!/bin/sh").unwrap();
+    fs::set_permissions(source.join("script"), fs::Permissions::from_mode(0o750)).unwrap();
+    std::os::unix::fs::symlink("sub/b", source.join("link")).unwrap();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one"]);
+    let was = tree(&source);
+    assert_eq!(was.len(), 7);
+    fs::write(source.join("a"), "changed since").unwrap();
+    back_up(&bench, repository.as_mut(), &["two"]);
+    let target = bench.repository().with_extension("restored");
+    repository.restore(&taken[0].id, &target).unwrap();
+    assert_eq!(tree(&target), was);
+    // Again, over what was changed; what the snapshot does not have stays.
+    fs::write(target.join("a"), "damaged").unwrap();
+    fs::write(target.join("more"), "mine").unwrap();
+    repository.restore(&taken[0].id, &target).unwrap();
+    assert_eq!(fs::read(target.join("more")).unwrap(), b"mine");
+    fs::remove_file(target.join("more")).unwrap();
+    assert_eq!(tree(&target), was);
+    for absent in [
+        "0".repeat(taken[0].id.len()),
+        taken[0].id[..8].to_owned(),
+        "latest".to_owned(),
+    ] {
+        assert_eq!(
+            class(repository.restore(&absent, &target.join("absent"))),
+            ErrorClass::Failed
+        );
+        assert!(!target.join("absent").exists());
+    }
+}
+
+/// `damage` overwrites data that snapshots need, and leaves the records of snapshots alone.
+pub fn a_check_finds_damaged_data(engine: &dyn Engine, damage: impl Fn(&Path)) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    repository.check(Depth::Data).unwrap();
+    back_up(&bench, repository.as_mut(), &["one", "two"]);
+    repository.check(Depth::Structure).unwrap();
+    repository.check(Depth::Data).unwrap();
+    damage(&bench.repository());
+    let fresh = engine.connect(&bench.repository(), &password()).unwrap();
+    assert_eq!(class(fresh.check(Depth::Data)), ErrorClass::Failed);
+}
+
+pub fn reclaiming_keeps_what_is_needed_and_tells_what_is_not(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let kept = back_up(&bench, repository.as_mut(), &["one"]);
+    let was = tree(&bench.source());
+    let nothing = repository.reclaim().unwrap();
+    assert_eq!(nothing.marked_bytes, 0);
+    // Without a pattern, so that it is stored as long as it is.
+    let noise: Vec<u8> = (0..100_000_u32)
+        .scan(1_u32, |state, _| {
+            *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            Some((*state >> 24) as u8)
+        })
+        .collect();
+    fs::write(bench.source().join("noise"), noise).unwrap();
+    let doomed = back_up(&bench, repository.as_mut(), &["two"]);
+    let stored = repository.stored_bytes().unwrap();
+    assert!(stored > 90_000, "{stored}");
+    repository.delete(&[doomed[0].id.clone()]).unwrap();
+    let marked = repository.reclaim().unwrap();
+    assert!((90_000..200_000).contains(&marked.marked_bytes), "{marked:?}");
+    assert_eq!(marked.freed_bytes, 0, "not before the safety period is over");
+    repository.check(Depth::Data).unwrap();
+    let target = bench.repository().with_extension("restored");
+    repository.restore(&kept[0].id, &target).unwrap();
+    assert_eq!(tree(&target), was);
 }

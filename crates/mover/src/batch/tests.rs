@@ -1,13 +1,14 @@
 //! Batches against repositories that fail in every way we know of.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use holdfast_engine::{BackupRequest, Listing, SnapshotInfo, SourceIdentity};
+use holdfast_engine::{BackupRequest, Depth, Listing, Reclaimed, SnapshotInfo, SourceIdentity};
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::work::Source;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What `delete` does with a call.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +107,22 @@ impl Repository for Fake {
         _taken: &mut dyn FnMut(usize, &SnapshotInfo),
     ) -> Result<(), EngineError> {
         Err(broken("no backups here"))
+    }
+
+    fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+        panic!("asked to restore {id}");
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        panic!("asked to check {depth:?}");
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        panic!("asked to reclaim");
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        panic!("asked for the size");
     }
 
     fn delete(&self, ids: &[String]) -> Result<(), EngineError> {

@@ -97,7 +97,7 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
         kib as f64 / 1000.0
     ));
 
-    lab.create(objects::secret(&ns, SECRET, "a password for the demo only"))
+    lab.create(objects::secret(&ns, SECRET, objects::PASSWORD))
         .await?;
     let create = Instant::now();
     lab.create(objects::repository(&ns, VAULT, VAULT, SECRET, None))
