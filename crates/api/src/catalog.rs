@@ -29,6 +29,12 @@ pub struct CatalogStatus {
     /// A scan that is due, recorded before the data it is to find lost its objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan_due: Option<ScanDue>,
+    /// When the repository is listed for the second look after a delete Job (`docs/design.md` 3.6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_look_at: Option<Timestamp>,
+    /// When the newest whole listing began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<Timestamp>,
     /// How far the scan under way is with its rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ScanProgress>,

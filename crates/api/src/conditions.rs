@@ -16,6 +16,8 @@ pub const STALLED: &str = "Stalled";
 pub const BOOTSTRAPPED: &str = "Bootstrapped";
 /// Repository: a wave is held.
 pub const MASS_DELETION_HELD: &str = "MassDeletionHeld";
+/// Repository: snapshots that were confirmed deleted are in it again.
+pub const DELETED_SNAPSHOTS_REAPPEARED: &str = "DeletedSnapshotsReappeared";
 /// Repository: its delete Jobs cannot start or connect.
 pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 /// Repository: other objects point to the same physical repository.

@@ -4,8 +4,12 @@
 //! one object ([`rules`]) stands beside its parent as a CEL validation whose message names the field. Each
 //! definition stays under 60 KB.
 
+use crate::strategies::{Altinity, CNPG, Etcd, FoundationDB, Job, MariaDB, MongoDB, Velero};
 use crate::unsupported::{self, Shape, Unsupported};
-use crate::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule};
+use crate::{
+    Artifact, Backup, BackupClass, BackupJob, BackupStore, ClusterRepository, Plan, Repository, RestoreJob,
+    Snapshot, SnapshotPolicy, SnapshotSchedule,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
@@ -31,6 +35,16 @@ pub mod rules {
 
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
+        rule(
+            "spec.deletionProtection.slidingWindow",
+            r"self.duration.matches('^([0-9]+(h|m|s))+$') && duration(self.duration) > duration('0s') && duration(self.duration) <= duration('24h')",
+            "spec.deletionProtection.slidingWindow.duration is a duration such as 90m or 12h, at most 24h",
+        ),
+        rule(
+            "spec.deletionProtection",
+            "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
+            "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
         rule(
             "spec",
             "self.mode == 'ReadWrite'",
@@ -97,11 +111,6 @@ pub mod rules {
             "spec.copyMethod: Snapshot and Clone are not supported by this release: use Direct",
         ),
         rule(
-            "spec.deletion",
-            "self.onPolicyDelete != 'Delete'",
-            "spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain",
-        ),
-        rule(
             "spec.sources[]",
             "has(self.pvc)",
             "spec.sources[].pvc is required: name a claim of this namespace",
@@ -137,6 +146,71 @@ pub mod rules {
         ),
     ];
 
+    /// Of an Artifact.
+    pub const ARTIFACT: &[Rule] = &[
+        rule(
+            "spec",
+            "self == oldSelf",
+            "spec never changes: what a record says now is in its status",
+        ),
+        rule(
+            "spec",
+            "(has(self.key) ? 1 : 0) + (has(self.backupUid) ? 1 : 0) <= 1 && (has(self.key) || has(self.backupUid) || has(self.job))",
+            "spec needs what it is for: exactly one of key and backupUid, or job",
+        ),
+        rule(
+            "spec",
+            "has(self.place) == has(self.key)",
+            "spec.place and spec.key go together",
+        ),
+        rule(
+            "spec",
+            "has(self.strategy) || !(has(self.key) || has(self.backupUid))",
+            "spec.strategy is required with spec.key and spec.backupUid",
+        ),
+    ];
+
+    /// Of a BackupStore.
+    pub const STORE: &[Rule] = &[
+        rule(
+            "spec.layout",
+            "self.path.matches('^(([A-Za-z0-9._-]+|[{]namespace[}]|[{]application[}]|[{]any[}])/)*[{]artifact[.][.][.][}]$')",
+            "spec.layout.path is made of words, {namespace}, {application} and {any}, joined by '/', and ends with {artifact...}",
+        ),
+        rule(
+            "spec.layout",
+            "self.path.split('{namespace}').size() == (has(self.__namespace__) ? 1 : 2)",
+            "spec.layout needs the namespace once: {namespace} in path, or the field namespace",
+        ),
+        rule(
+            "spec.layout",
+            "self.path.split('{application}').size() <= 2",
+            "spec.layout.path has {application} more than once",
+        ),
+        rule(
+            "spec",
+            "!has(self.prefix) || self.prefix == '' || (self.prefix.endsWith('/') && !self.prefix.startsWith('/'))",
+            "spec.prefix ends with '/' and does not begin with it, or is empty",
+        ),
+        rule(
+            "spec",
+            "self.endpoint.matches('^https?://[^/]+/?$')",
+            "spec.endpoint is a URL without a path, such as https://s3.example.org",
+        ),
+        rule(
+            "spec",
+            "self.interval.matches('^([0-9]+(s|m|h))+$') && duration(self.interval) >= duration('1m') && duration(self.interval) <= duration('168h')",
+            "spec.interval is a duration such as 30m or 6h, from 1m to 168h",
+        ),
+    ];
+
+    /// Of a BackupJob, as the platform has it.
+    pub const BACKUP_JOB: &[Rule] = &[rule(
+        "spec",
+        "self.backupClassName == oldSelf.backupClassName",
+        "backupClassName is immutable",
+    )];
+
     /// Of a Snapshot.
     pub const SNAPSHOT: &[Rule] = &[rule(
         "spec",
@@ -160,7 +234,50 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         finish(SnapshotPolicy::crd(), unsupported::POLICY, rules::POLICY),
         finish(SnapshotSchedule::crd(), unsupported::SCHEDULE, rules::SCHEDULE),
         finish(Snapshot::crd(), unsupported::SNAPSHOT, rules::SNAPSHOT),
+        finish(Artifact::crd(), &[], rules::ARTIFACT),
+        finish(BackupStore::crd(), &[], rules::STORE),
     ]
+}
+
+/// The platform's kinds, for development and for clusters without the platform. Never installed over its own.
+///
+/// # Panics
+/// Never: a test walks every path.
+#[must_use]
+pub fn platform() -> Vec<CustomResourceDefinition> {
+    vec![
+        finish(Plan::crd(), &[], &[]),
+        finish(BackupJob::crd(), &[], rules::BACKUP_JOB),
+        without_status_subresource(finish(Backup::crd(), &[], &[])),
+        finish(BackupClass::crd(), &[], &[]),
+        finish(RestoreJob::crd(), &[], &[]),
+        strategy(Altinity::crd()),
+        strategy(CNPG::crd()),
+        strategy(Etcd::crd()),
+        strategy(FoundationDB::crd()),
+        strategy(Job::crd()),
+        strategy(MariaDB::crd()),
+        strategy(MongoDB::crd()),
+        strategy(Velero::crd()),
+    ]
+}
+
+/// A Backup's status is stored by a plain create or update, as the platform has it.
+fn without_status_subresource(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        version.subresources = None;
+    }
+    crd
+}
+
+/// Of a strategy's spec only the driver knows what belongs there.
+fn strategy(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut value = serde_json::to_value(finish(crd, &[], &[])).expect("a definition is JSON");
+    for version in value["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] =
+            json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    }
+    serde_json::from_value(value).expect("still a definition")
 }
 
 /// CEL keywords that a field name must be escaped for.
@@ -303,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_refused_field_is_in_the_schema() {
-        let tables: [(&str, Vec<Unsupported>); 5] = [
+        let tables: [(&str, Vec<Unsupported>); 7] = [
             ("repositories", unsupported::REPOSITORY.to_vec()),
             (
                 "clusterrepositories",
@@ -312,6 +429,8 @@ mod tests {
             ("snapshotpolicies", unsupported::POLICY.to_vec()),
             ("snapshotschedules", unsupported::SCHEDULE.to_vec()),
             ("snapshots", unsupported::SNAPSHOT.to_vec()),
+            ("artifacts", Vec::new()),
+            ("backupstores", Vec::new()),
         ];
         for (crd, (plural, fields)) in all().into_iter().zip(tables) {
             assert_eq!(crd.spec.names.plural, plural);

@@ -27,8 +27,21 @@ pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapsho
 pub const DELETE_MEMBERS: &str = "kopiur.home-operations.com/delete-members";
 /// Annotation on a batch Job: unique id of the physical repository it deletes from.
 pub const DELETE_UNIQUE_ID: &str = "kopiur.home-operations.com/delete-unique-id";
+/// Annotation on a batch Job: it deletes again what came back, members without Snapshot objects.
+pub const DELETE_REAPPEARED: &str = "kopiur.home-operations.com/delete-reappeared";
 /// Annotation on a lane's Lease: the batch Job it names, `<namespace>/<name>`.
 pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
+/// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
+/// repository object, gone ones included (JSON).
+pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
+/// Annotation on the memory of a batch: when it was written, RFC 3339.
+pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
+/// Annotation on a lane's Lease: since when a batch waits for writers, RFC 3339 (`docs/design.md` 3.6).
+pub const LANE_WAITING_SINCE: &str = "kopiur.home-operations.com/lane-waiting-since";
+/// Annotation on a lane's Lease: when its last batch ended, RFC 3339 (`docs/design.md` 3.6).
+pub const LANE_BATCH_ENDED: &str = "kopiur.home-operations.com/lane-batch-ended";
+/// Annotation on a backup Job: unique id of the physical repository it writes to.
+pub const WRITES_TO: &str = "kopiur.home-operations.com/writes-to";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.
@@ -42,6 +55,12 @@ pub const WORKS_FOR: &str = "kopiur.home-operations.com/works-for";
 
 /// Finalizer on every Snapshot, added before any work starts.
 pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
+
+/// Finalizer on every SnapshotPolicy, added before it has children: what becomes of them is decided first.
+pub const POLICY_FINALIZER: &str = "kopiur.home-operations.com/policy-cleanup";
+
+/// Finalizer on every SnapshotSchedule, added before it has children: what it says at its end reaches them first.
+pub const SCHEDULE_FINALIZER: &str = "kopiur.home-operations.com/schedule-cleanup";
 
 /// Label: where a Snapshot comes from (`scheduled`, `manual`, `discovered`, `adopted`, `replicated`).
 pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
@@ -72,6 +91,9 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY: &str = "holdfast";
 
+/// Value of [`MANAGED_BY_LABEL`] on what the Kopia operator made.
+pub const FOREIGN_MANAGED_BY: &str = "kopiur";
+
 /// Tag in a repository: UID of the namespace `kube-system`.
 pub const TAG_CLUSTER: &str = "holdfast-cluster";
 /// Tag in a repository: UID of the Snapshot object.
@@ -84,12 +106,16 @@ pub const STATUS_MANAGER: &str = "holdfast-status";
 
 /// The operator's namespace, as the chart installs it.
 pub const OPERATOR_NAMESPACE: &str = "holdfast-system";
+/// Name of the leader Lease of the Kopia operator, which manages the same API group.
+pub const FOREIGN_LEASE: &str = "kopiur-leader";
 /// Name of the leader Lease.
 pub const LEADER_LEASE: &str = "holdfast-leader";
 /// Prefix of the lane Leases (`docs/design.md` 3.6).
 pub const LANE_LEASE_PREFIX: &str = "holdfast-lane-";
 /// Prefix of the ConfigMaps that remember for a day what was deleted (`docs/design.md` 3.6).
 pub const BATCH_MEMORY_PREFIX: &str = "holdfast-batch-";
+/// Prefix of the ConfigMaps that name what came back (`docs/design.md` 3.6).
+pub const REAPPEARED_PREFIX: &str = "holdfast-reappeared-";
 /// Label on those ConfigMaps; the value is that of [`DELETE_REPO_LABEL`].
 pub const BATCH_MEMORY_LABEL: &str = "kopiur.home-operations.com/batch-memory";
 /// ServiceAccount of movers, one per namespace, without rights.
@@ -99,3 +125,38 @@ pub const PASSWORD_KEY: &str = "KOPIA_PASSWORD";
 
 /// Threshold of the breaker when `deletionProtection.threshold` is absent.
 pub const DEFAULT_THRESHOLD: u32 = 10;
+
+/// API group of the platform's backup kinds.
+pub const BACKUPS_GROUP: &str = "backups.cozystack.io";
+/// API group of the platform's strategies, which are read only.
+pub const STRATEGY_GROUP: &str = "strategy.backups.cozystack.io";
+/// API group of the ledger's kinds.
+pub const LEDGER_GROUP: &str = "ledger.backups.cozystack.io";
+/// Version of all three groups.
+pub const BACKUPS_VERSION: &str = "v1alpha1";
+/// API group of applications when a reference names none.
+pub const APPLICATION_GROUP: &str = "apps.cozystack.io";
+
+/// Quota dimension: bytes that backups occupy.
+pub const QUOTA_SIZE: &str = "backups.cozystack.io/size";
+/// Quota dimension: things in storage.
+pub const QUOTA_COUNT: &str = "backups.cozystack.io/count";
+/// Quota dimension of the API server that is a trap: it refuses the record of a run that has ended
+/// (`docs/design.md` section 4).
+pub const NATIVE_BACKUP_COUNT: &str = "count/backups.backups.cozystack.io";
+/// Annotation on a strategy: what its driver can do, JSON (`docs/design.md` 4.2).
+pub const CAPABILITIES: &str = "ledger.backups.cozystack.io/capabilities";
+/// Annotation on a ResourceQuota: what the published figures are made of, JSON.
+pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
+/// Annotation on a BackupStore: the token of the pending release that an administrator allows.
+pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
+/// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
+pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";
+/// The ValidatingWebhookConfiguration of the gate.
+pub const GATE_CONFIGURATION: &str = "holdfast-quota";
+/// Label on an Artifact: the namespace it is charged to.
+pub const ARTIFACT_NAMESPACE_LABEL: &str = "ledger.backups.cozystack.io/namespace";
+/// Field manager of the published figures.
+pub const QUOTA_MANAGER: &str = "holdfast-quota";
+/// Verb on `artifacts` and `backupstores` that writing off a record and approving a release need.
+pub const WRITE_OFF_VERB: &str = "write-off";

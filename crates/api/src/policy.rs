@@ -176,7 +176,7 @@ pub struct Retention {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyDeletion {
-    /// Retain (Delete is not supported yet).
+    /// Retain: the Snapshots go and their data stays. Delete: their data goes too, and the breaker applies.
     #[serde(default)]
     pub on_policy_delete: crate::shared::CascadePolicy,
 }

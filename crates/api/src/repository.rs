@@ -226,9 +226,23 @@ pub struct DeletionProtection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub threshold: Option<u32>,
-    /// Not supported yet.
+    /// Deletions that were carried out lately count too: a slow trickle is held like a wave. Absent: only pending ones
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sliding_window: Option<NotYet>,
+    pub sliding_window: Option<SlidingWindow>,
+}
+
+/// Counts the external destructive deletions of the last while that no acknowledgement covered, together with the
+/// pending ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlidingWindow {
+    /// How far back (`90m`, `12h`; at most 24h).
+    #[schemars(length(max = 32))]
+    pub duration: String,
+    /// Pending and carried out ones together at which what is pending is held.
+    #[schemars(range(min = 1))]
+    pub threshold: u32,
 }
 
 /// Access mode.
@@ -344,12 +358,35 @@ pub struct DeletionProtectionStatus {
     /// The acknowledgement as it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledgement: Option<AcknowledgementRecord>,
-    /// The value of the annotation that was last refused as unreadable, so that it is told once.
+    /// The value of the annotation that was last refused, as unreadable or too far ahead: told once, and refused for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid_acknowledgement: Option<String>,
+    /// Snapshots that were confirmed deleted and are in the repository again; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reappeared: Option<ReappearedStatus>,
     /// How the delete Jobs of this object went lately; absent: well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<DeletionJobsStatus>,
+}
+
+/// Snapshots that were confirmed deleted and are in the repository again (`docs/design.md` 3.6); which ones stands in
+/// a ConfigMap of the operator's namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReappearedStatus {
+    /// How many.
+    pub count: u32,
+    /// When they were found.
+    pub found_at: Timestamp,
+    /// They are held until a person acknowledges their deletion.
+    #[serde(default)]
+    pub held: bool,
+    /// Failed tries in a row to delete them again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// When the next try is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 /// Delete Jobs that could not start or connect: the repository's failure, which counts against no Snapshot
@@ -366,6 +403,12 @@ pub struct DeletionJobsStatus {
     /// UID of the Job whose failure was counted last, so that none is counted twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<String>,
+    /// Delete Jobs in a row whose mover ran and left no result, at the present size of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<u32>,
+    /// Most Snapshots of the next delete Job, where larger ones left no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_members: Option<u32>,
 }
 
 /// An acknowledgement as it was first seen.

@@ -35,9 +35,10 @@ pub struct SnapshotScheduleSpec {
     pub policy_selector: Option<NotYet>,
     /// When.
     pub schedule: ScheduleTimes,
-    /// Not supported yet.
+    /// How many failed runs are kept; the oldest go first. Absent: 10. 0 keeps none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_jobs_history_limit: Option<NotYet>,
+    #[schemars(range(min = 0))]
+    pub failed_jobs_history_limit: Option<u32>,
     /// What deleting the schedule does to the data of its Snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<ScheduleDeletion>,

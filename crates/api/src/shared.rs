@@ -1,5 +1,6 @@
 //! Parts that several kinds share.
 
+use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -224,4 +225,40 @@ pub struct Identity {
     pub hostname: String,
     /// `/pvc/<claim>`.
     pub source_path: String,
+}
+
+/// `90s`, `5m`, `1h30m`.
+#[must_use]
+pub fn duration(text: &str) -> Option<SignedDuration> {
+    let mut total = 0i64;
+    let mut number = String::new();
+    for c in text.chars() {
+        if c.is_ascii_digit() {
+            number.push(c);
+            continue;
+        }
+        let unit = match c {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            _ => return None,
+        };
+        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit)?)?;
+        number.clear();
+    }
+    (number.is_empty() && !text.is_empty()).then(|| SignedDuration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("90s"), Some(SignedDuration::from_secs(90)));
+        assert_eq!(duration("1h30m"), Some(SignedDuration::from_secs(5400)));
+        assert_eq!(duration("5"), None);
+        assert_eq!(duration(""), None);
+        assert_eq!(duration("5d"), None);
+    }
 }

@@ -109,7 +109,6 @@ pub const REPOSITORY: &[Unsupported] = &[
     typed(Shape::String, "spec.create", "splitter", ENGINE),
     typed(Shape::String, "spec.create", "hash", ENGINE),
     no("spec.create", "ecc", ENGINE),
-    no("spec.deletionProtection", "slidingWindow", DROP),
 ];
 
 /// Of a ClusterRepository, beyond those of a Repository.
@@ -183,7 +182,6 @@ pub const SCHEDULE: &[Unsupported] = &[
         "policySelector",
         "use spec.policyRef, with a schedule for each policy",
     ),
-    typed(Shape::Integer, "spec", "failedJobsHistoryLimit", DROP),
     no(
         "spec.policyRef",
         "namespace",

@@ -6,15 +6,16 @@
 use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, Retention, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
-    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume,
+    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, SlidingWindow,
 };
 use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
 use crate::shared::{
     CascadePolicy, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef, RepositoryKind, RepositoryRef,
-    SecretKeyRef,
+    SecretKeyRef, duration,
 };
 use crate::snapshot::{FailurePolicy, SnapshotSpec};
 use crate::unsupported::{self, Unsupported};
+use jiff::SignedDuration;
 
 /// One refusal: begins with the field's path, ends with what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,15 +163,11 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         no.not_yet(table, "spec.create.ecc", ecc.as_ref());
     }
     if let Some(DeletionProtection {
-        threshold: _,
+        threshold,
         sliding_window,
     }) = deletion_protection
     {
-        no.not_yet(
-            table,
-            "spec.deletionProtection.slidingWindow",
-            sliding_window.as_ref(),
-        );
+        sliding_window_into(no, *threshold, sliding_window.as_ref());
     }
     for (field, value) in [
         ("moverDefaults", mover_defaults),
@@ -186,6 +183,27 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         ("seed", seed),
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
+    }
+}
+
+fn sliding_window_into(no: &mut Refusals, threshold: Option<u32>, window: Option<&SlidingWindow>) {
+    let Some(SlidingWindow {
+        duration: length,
+        threshold: own,
+    }) = window
+    else {
+        return;
+    };
+    if duration(length).is_none_or(|d| d.is_zero() || d > SignedDuration::from_hours(24)) {
+        no.say(
+            "spec.deletionProtection.slidingWindow.duration is a duration such as 90m or 12h, at most 24h",
+        );
+    }
+    if *own == 0 {
+        no.say("spec.deletionProtection.slidingWindow.threshold is at least 1: remove slidingWindow to switch it off");
+    }
+    if threshold == Some(0) {
+        no.say("spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them");
     }
 }
 
@@ -294,10 +312,7 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
     }
     if let Some(PolicyDeletion { on_policy_delete }) = deletion {
         match on_policy_delete {
-            CascadePolicy::Retain => {}
-            CascadePolicy::Delete => {
-                no.say("spec.deletion.onPolicyDelete: Delete is not supported by this release: use Retain");
-            }
+            CascadePolicy::Retain | CascadePolicy::Delete => {}
             CascadePolicy::Unknown => {
                 no.say("spec.deletion.onPolicyDelete has a value of a newer release: update Holdfast");
             }
@@ -388,7 +403,7 @@ pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
         policy_ref,
         policy_selector,
         schedule,
-        failed_jobs_history_limit,
+        failed_jobs_history_limit: _,
         deletion: _,
     } = spec;
     let ScheduleTimes {
@@ -402,11 +417,6 @@ pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
     } = schedule;
     let table = unsupported::SCHEDULE;
     no.not_yet(table, "spec.policySelector", policy_selector.as_ref());
-    no.not_yet(
-        table,
-        "spec.failedJobsHistoryLimit",
-        failed_jobs_history_limit.as_ref(),
-    );
     match policy_ref {
         None => no.say("spec.policyRef is required: name a policy of this namespace"),
         Some(PolicyRef { name: _, namespace }) => {

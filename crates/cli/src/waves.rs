@@ -108,6 +108,12 @@ pub async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Fo
         .await
         .map_err(|error| asked.failed(error))?;
     for repository in repositories {
+        let status = repository.status.as_ref();
+        found.notes.extend(reappeared(
+            RepositoryKind::Repository,
+            &repository.metadata,
+            status,
+        ));
         let Some(mut wave) = wave(
             RepositoryKind::Repository,
             &repository.metadata,
@@ -137,6 +143,12 @@ pub async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Fo
         Err(error) => return Err(asked.failed(error)),
     };
     for repository in cluster {
+        let status = repository.status.as_ref();
+        found.notes.extend(reappeared(
+            RepositoryKind::ClusterRepository,
+            &repository.metadata,
+            status,
+        ));
         let Some(mut wave) = wave(
             RepositoryKind::ClusterRepository,
             &repository.metadata,
@@ -149,6 +161,28 @@ pub async fn find(connection: &Connection, namespace: Option<&str>) -> Result<Fo
         found.waves.push(wave);
     }
     Ok(found)
+}
+
+/// What a repository says of snapshots that were proven gone and are in it again.
+pub fn reappeared(
+    kind: RepositoryKind,
+    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    status: Option<&RepositoryStatus>,
+) -> Option<String> {
+    let said = conditions::get(&status?.conditions, conditions::DELETED_SNAPSHOTS_REAPPEARED)
+        .filter(|condition| condition.status == "True")?;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    Some(format!(
+        "{} {}{name} ({}): {}",
+        kind.as_str(),
+        metadata
+            .namespace
+            .as_ref()
+            .map(|n| format!("{n}/"))
+            .unwrap_or_default(),
+        said.reason,
+        said.message
+    ))
 }
 
 /// Counts the held Snapshots of `wave`.

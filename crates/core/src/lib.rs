@@ -10,5 +10,6 @@
 pub mod backoff;
 pub mod deletion;
 mod hash;
+pub mod quota;
 pub mod retention;
 pub mod schedule;

@@ -73,8 +73,19 @@ impl Watch {
     /// # Errors
     /// When no list arrives.
     pub async fn start(client: &Client, namespace: &str) -> Result<Self> {
+        Self::follow(Api::namespaced(client.clone(), namespace)).await
+    }
+
+    /// The same for the whole cluster.
+    ///
+    /// # Errors
+    /// When no list arrives.
+    pub async fn everywhere(client: &Client) -> Result<Self> {
+        Self::follow(Api::all(client.clone())).await
+    }
+
+    async fn follow(api: Api<Job>) -> Result<Self> {
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        let api: Api<Job> = Api::namespaced(client.clone(), namespace);
         let config =
             watcher::Config::default().labels(&format!("{}={}", names::OP_LABEL, names::OP_DELETE_BATCH));
         let shared = Arc::clone(&seen);

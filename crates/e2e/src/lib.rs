@@ -8,14 +8,17 @@
 //! that are made here.
 
 pub mod count;
+pub mod deletions;
 pub mod jobs;
 pub mod kill;
 pub mod lab;
 pub mod objects;
+pub mod platform;
 pub mod pods;
 pub mod progress;
 pub mod scenario;
 pub mod seed;
+pub mod standin;
 pub mod wait;
 
 pub use lab::Lab;

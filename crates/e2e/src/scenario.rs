@@ -3,7 +3,7 @@
 //! **Promises.** The namespace has a random suffix; [`Scenario::end`] removes it and waits until it is gone.
 
 use crate::lab::Lab;
-use crate::seed::{self, Member, Set};
+use crate::seed::{self, Home, Member, Set};
 use crate::wait::{Look, until};
 use crate::{count, objects, pods};
 use anyhow::{Context, Result};
@@ -64,21 +64,25 @@ impl Scenario {
         for claim in [VAULT_CLAIM, DATA_CLAIM] {
             lab.create(objects::claim(&this.namespace, claim)).await?;
         }
-        let script = format!(
-            "cd /volumes/{DATA_CLAIM} && mkdir -p notes && for i in 1 2 3 4; do seq $i 400 > notes/$i.txt; done && head -c 20000 /dev/urandom > blob"
-        );
-        let job = objects::shell_job(
-            &this.namespace,
-            "fill",
-            &lab.tools_image,
-            &[DATA_CLAIM.to_owned()],
-            &script,
-        );
-        pods::run(lab, job, Duration::from_secs(120)).await?;
+        Self::fill(lab, &this.namespace, DATA_CLAIM).await?;
         Ok(this)
     }
 
-    /// The same with a connected repository and the policy [`POLICY`].
+    /// Puts a few small files into a claim.
+    ///
+    /// # Errors
+    /// When the Job that does cannot run.
+    pub async fn fill(lab: &Lab, namespace: &str, claim: &str) -> Result<()> {
+        let script = format!(
+            "cd /volumes/{claim} && mkdir -p notes && for i in 1 2 3 4; do seq $i 400 > notes/$i.txt; done && head -c 20000 /dev/urandom > blob"
+        );
+        let name = format!("fill-{}", suffix());
+        let job = objects::shell_job(namespace, &name, &lab.tools_image, &[claim.to_owned()], &script);
+        pods::run(lab, job, Duration::from_secs(120)).await?;
+        Ok(())
+    }
+
+    /// The same as [`Scenario::bare`] with a connected repository and the policy [`POLICY`].
     ///
     /// # Errors
     /// When the cluster refuses something, or the repository does not become Ready.
@@ -238,6 +242,7 @@ impl Scenario {
         Ok(Set {
             namespace: self.namespace.clone(),
             repository: REPOSITORY.into(),
+            home: Home::repository(&self.namespace),
             policy: POLICY.into(),
             claim: DATA_CLAIM.into(),
             schedule: schedule.into(),

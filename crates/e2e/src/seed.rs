@@ -10,12 +10,13 @@ use crate::lab::Lab;
 use crate::{objects, pods};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use holdfast_api::repository::{Engine, Repository};
+use holdfast_api::repository::Engine;
 use holdfast_api::{Snapshot, names};
 use holdfast_protocol::outcome::TakenSnapshot;
 use holdfast_protocol::work::{BackupItem, EngineKind, Operation, RepositoryAccess, Source, WorkDocument};
 use holdfast_protocol::{REPOSITORY_DIR, SECRET_DIR, SOURCE_DIR, WORK_ANNOTATION, WORK_LIMIT, WORK_PATH};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::gvk::GroupVersionKind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,13 +36,35 @@ pub struct Member {
     pub uid: String,
 }
 
+/// Where a repository is: most often where its Snapshots are.
+#[derive(Debug, Clone)]
+pub struct Home {
+    /// `Repository` or `ClusterRepository`.
+    pub kind: &'static str,
+    /// Namespace of its claim, its Secret, the claim that is backed up, and the seeding Jobs.
+    pub namespace: String,
+}
+
+impl Home {
+    /// A Repository in this namespace.
+    #[must_use]
+    pub fn repository(namespace: &str) -> Self {
+        Self {
+            kind: "Repository",
+            namespace: namespace.to_owned(),
+        }
+    }
+}
+
 /// What all members of a set have in common.
 #[derive(Debug, Clone)]
 pub struct Set {
     /// Their namespace.
     pub namespace: String,
-    /// Name of the Repository.
+    /// Name of the repository.
     pub repository: String,
+    /// Where that is.
+    pub home: Home,
     /// Name of the SnapshotPolicy.
     pub policy: String,
     /// Name of the claim that the policy backs up.
@@ -86,6 +109,25 @@ impl Set {
         })
     }
 
+    /// The repository object.
+    async fn repository(&self, lab: &Lab) -> Result<Value> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
+            names::GROUP,
+            names::VERSION,
+            self.home.kind,
+        ));
+        let api: Api<DynamicObject> = if self.is_of_cluster() {
+            Api::all_with(lab.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(lab.client.clone(), &self.home.namespace, &resource)
+        };
+        Ok(serde_json::to_value(api.get(&self.repository).await?)?)
+    }
+
+    fn is_of_cluster(&self) -> bool {
+        self.home.kind == "ClusterRepository"
+    }
+
     fn source(&self) -> Source {
         Source {
             username: self.policy.clone(),
@@ -128,8 +170,7 @@ pub async fn objects(lab: &Lab, set: &Set, count: usize) -> Result<Vec<Member>> 
 /// # Errors
 /// When a Job fails, or did not report one snapshot for each member.
 pub async fn snapshots(lab: &Lab, set: &Set, members: &[Member]) -> Result<Vec<TakenSnapshot>> {
-    let api: Api<Repository> = lab.api(&set.namespace);
-    let repository = api.get(&set.repository).await?;
+    let repository = set.repository(lab).await?;
     let mut taken = BTreeMap::new();
     for (n, some) in members.chunks(PER_JOB).enumerate() {
         lab.note(format!("{} of {} snapshots", taken.len(), members.len()));
@@ -165,27 +206,26 @@ fn patience(snapshots: usize) -> Duration {
     }
 }
 
-fn job(lab: &Lab, set: &Set, repository: &Repository, n: usize, members: &[Member]) -> Result<Value> {
-    let status = repository.status.clone().unwrap_or_default();
-    let key = repository.spec.encryption.password_secret_ref.key.clone();
-    let secret = repository.spec.encryption.password_secret_ref.name.clone();
-    let backend = repository.spec.backend.filesystem.as_ref();
-    let claim = backend
-        .and_then(|f| f.volume.pvc.as_ref())
-        .map(|p| p.name.clone());
+fn job(lab: &Lab, set: &Set, repository: &Value, n: usize, members: &[Member]) -> Result<Value> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let password = &repository["spec"]["encryption"]["passwordSecretRef"];
+    let key = text(&password["key"]).unwrap_or_else(|| names::PASSWORD_KEY.to_owned());
+    let secret = text(&password["name"]);
+    let claim = text(&repository["spec"]["backend"]["filesystem"]["volume"]["pvc"]["name"]);
+    let unique_id = text(&repository["status"]["uniqueId"]);
     let read_from = format!("{SOURCE_DIR}/{}", set.claim);
     let document = WorkDocument {
         version: holdfast_protocol::VERSION,
         cluster: lab.cluster.clone(),
         repository: RepositoryAccess {
-            engine: match repository.spec.engine {
-                Engine::Kopia => EngineKind::Kopia,
-                Engine::Restic => EngineKind::Restic,
-                Engine::Unknown => anyhow::bail!("the repository has an engine of a newer release"),
+            engine: match repository["spec"]["engine"].as_str() {
+                Some("Restic") => EngineKind::Restic,
+                Some("Kopia") | None => EngineKind::Kopia,
+                Some(other) => anyhow::bail!("the repository has the engine {other}"),
             },
             path: REPOSITORY_DIR.to_owned(),
             password_key: key.clone(),
-            unique_id: Some(status.unique_id.context("the repository is not connected")?),
+            unique_id: Some(unique_id.context("the repository is not connected")?),
         },
         operation: Operation::Backup {
             items: members
@@ -211,7 +251,7 @@ fn job(lab: &Lab, set: &Set, repository: &Repository, n: usize, members: &[Membe
     let field = format!("metadata.annotations['{WORK_ANNOTATION}']");
     Ok(json!({
         "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": { "name": format!("seed-{}-{}", set.schedule, n + 1), "namespace": set.namespace },
+        "metadata": { "name": format!("seed-{}-{}", set.schedule, n + 1), "namespace": set.home.namespace },
         "spec": { "backoffLimit": 0, "template": {
             "metadata": { "annotations": { WORK_ANNOTATION: document } },
             "spec": {
@@ -251,12 +291,9 @@ fn job(lab: &Lab, set: &Set, repository: &Repository, n: usize, members: &[Membe
 /// # Errors
 /// When the API server refuses one.
 pub async fn record(lab: &Lab, set: &Set, members: &[Member], taken: &[TakenSnapshot]) -> Result<()> {
-    let repositories: Api<Repository> = lab.api(&set.namespace);
-    let unique_id = repositories
-        .get(&set.repository)
-        .await?
-        .status
-        .and_then(|s| s.unique_id);
+    let unique_id = set.repository(lab).await?["status"]["uniqueId"]
+        .as_str()
+        .map(str::to_owned);
     let api: Api<Snapshot> = lab.api(&set.namespace);
     let (api, unique_id) = (&api, &unique_id);
     stream::iter(members.iter().zip(taken))
@@ -277,6 +314,10 @@ pub async fn record(lab: &Lab, set: &Set, members: &[Member], taken: &[TakenSnap
 
 fn status(set: &Set, unique_id: Option<&str>, taken: &TakenSnapshot) -> Value {
     let source = set.source();
+    let mut pin = json!({ "kind": set.home.kind, "name": set.repository });
+    if !set.is_of_cluster() {
+        pin["namespace"] = json!(set.home.namespace);
+    }
     json!({
         "phase": "Succeeded",
         "origin": "scheduled",
@@ -294,7 +335,7 @@ fn status(set: &Set, unique_id: Option<&str>, taken: &TakenSnapshot) -> Value {
             "filesModified": taken.files_modified, "filesUnchanged": taken.files_unchanged,
         },
         "resolved": {
-            "repository": { "kind": "Repository", "name": set.repository, "namespace": set.namespace },
+            "repository": pin,
             "uniqueId": unique_id,
             "sources": [{ "pvc": set.claim, "sourcePath": format!("/pvc/{}", set.claim) }],
         },

@@ -117,6 +117,14 @@ async fn every_unsupported_field_is_refused_by_its_name() -> Result<()> {
     Ok(())
 }
 
+fn window(duration: &str, threshold: Option<u32>) -> Value {
+    let mut protection = json!({ "slidingWindow": { "duration": duration, "threshold": 3 } });
+    if let Some(threshold) = threshold {
+        protection["threshold"] = json!(threshold);
+    }
+    protection
+}
+
 /// What breaks each rule: kind, path, and a value (none takes the field away).
 fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
     let claim = || json!({ "pvc": { "name": "claim" } });
@@ -124,6 +132,8 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
     for kind in ["Repository", "ClusterRepository"] {
         list.extend([
             (kind, "spec.mode", Some(json!("ReadOnly"))),
+            (kind, "spec.deletionProtection", Some(window("24h1s", None))),
+            (kind, "spec.deletionProtection", Some(window("1h", Some(0)))),
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
         ]);
@@ -153,11 +163,6 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ),
         ("SnapshotPolicy", "spec.sources", Some(json!([claim(), claim()]))),
         ("SnapshotPolicy", "spec.copyMethod", Some(json!("Snapshot"))),
-        (
-            "SnapshotPolicy",
-            "spec.deletion",
-            Some(json!({ "onPolicyDelete": "Delete" })),
-        ),
         ("SnapshotPolicy", "spec.sources", Some(json!([{}]))),
         ("SnapshotPolicy", "spec.sources[].readOnly", Some(json!(false))),
         ("SnapshotSchedule", "spec.policyRef", None),
@@ -234,6 +239,22 @@ async fn values_out_of_range_are_refused_by_their_field() -> Result<()> {
     );
     for (good, path, value) in [
         (&repository, "spec.deletionProtection.threshold", json!(-1)),
+        (
+            &repository,
+            "spec.deletionProtection.slidingWindow",
+            json!({ "duration": "1h", "threshold": 0 }),
+        ),
+        (
+            &repository,
+            "spec.deletionProtection.slidingWindow",
+            json!({ "duration": "2d", "threshold": 3 }),
+        ),
+        (
+            &repository,
+            "spec.deletionProtection.slidingWindow",
+            json!({ "duration": "0s", "threshold": 3 }),
+        ),
+        (&schedule, "spec.failedJobsHistoryLimit", json!(-1)),
         (&repository, "spec.engine", json!("Borg")),
         (&repository, "spec.onNamespaceDelete", json!("Maybe")),
         (&repository, "spec.backend.filesystem.path", json!("relative")),

@@ -81,7 +81,12 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
 /// Does what the work document asks.
 pub(crate) fn perform(places: &Places) -> Outcome {
     let mut unique_id = None;
-    let (result, error) = match try_perform(places, &mut unique_id) {
+    let done = try_perform(places, &mut unique_id);
+    outcome(done, unique_id)
+}
+
+fn outcome(done: Result<OperationResult, Failed>, unique_id: Option<String>) -> Outcome {
+    let (result, error) = match done {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure)),
     };
@@ -96,22 +101,14 @@ pub(crate) fn perform(places: &Places) -> Outcome {
 fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<OperationResult, Failed> {
     let document = read_document(&places.work)?;
     let password = read_password(&places.secrets, &document.repository.password_key)?;
-    let engine: &dyn Engine = match document.repository.engine {
-        EngineKind::Kopia => &Kopia::default(),
-        EngineKind::Restic => &Restic,
-    };
-    let ids = if engine.ids_may_change() {
-        Ids::MayChange
-    } else {
-        Ids::Fixed
-    };
+    let engine = engine(document.repository.engine);
     let at = Path::new(&document.repository.path);
-    let recorded = document.repository.unique_id.as_deref();
     say(&format!(
         "holdfast-mover {}: opening {}",
         env!("CARGO_PKG_VERSION"),
         at.display()
     ));
+    std::thread::sleep(places.connect_delay);
     let (mut repository, created) = match engine.connect(at, &password) {
         Ok(repository) => (repository, false),
         Err(error) if error.class() == ErrorClass::NotInitialized && may_create(&document) => {
@@ -119,12 +116,38 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
         }
         Err(error) => return Err(error.into()),
     };
+    carry_out(repository.as_mut(), &document, created, places, unique_id)
+}
+
+fn engine(kind: EngineKind) -> Box<dyn Engine> {
+    match kind {
+        EngineKind::Kopia => Box::new(Kopia::default()),
+        EngineKind::Restic => Box::new(Restic),
+    }
+}
+
+/// The same on a repository that is open already.
+pub(crate) fn on(repository: &mut dyn Repository, document: &str, places: &Places) -> Outcome {
+    let mut unique_id = None;
+    let done = WorkDocument::parse(document)
+        .map_err(|error| Failed::from(failure(FailureClass::InvalidWork, error.to_string())))
+        .and_then(|document| carry_out(repository, &document, false, places, &mut unique_id));
+    outcome(done, unique_id)
+}
+
+fn carry_out(
+    repository: &mut dyn Repository,
+    document: &WorkDocument,
+    created: bool,
+    places: &Places,
+    unique_id: &mut Option<String>,
+) -> Result<OperationResult, Failed> {
     say(&format!("connected, unique id {}", repository.unique_id()));
     *unique_id = Some(repository.unique_id().to_owned());
+    let recorded = document.repository.unique_id.as_deref();
     if let Some(recorded) = recorded.filter(|r| *r != repository.unique_id()) {
-        return Err(replaced(&document.operation, recorded, repository.as_ref()));
+        return Err(replaced(&document.operation, recorded, repository));
     }
-    let repository = repository.as_mut();
     match &document.operation {
         Operation::Bootstrap { create: _ } => {
             let listing = repository.list()?;
@@ -133,6 +156,11 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
         }
         Operation::Backup { items } => backup::run(repository, &document.cluster, items),
         Operation::DeleteBatch { members, kept } => {
+            let ids = if engine(document.repository.engine).ids_may_change() {
+                Ids::MayChange
+            } else {
+                Ids::Fixed
+            };
             batch::run(repository, &document.cluster, members, kept, ids)
         }
         Operation::List {} => list::run(repository, document.results.as_ref(), places),

@@ -6,10 +6,11 @@
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use holdfast_api::{Repository, SnapshotPolicy, SnapshotSchedule, names};
-use holdfast_operator::context::{Context, Queues};
+use holdfast_operator::context::{Context, Gates, Queues};
 use holdfast_operator::protect::wave;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::results::Results;
@@ -128,6 +129,8 @@ fn context() -> Result<Arc<Context>> {
         cluster: "bench".to_owned(),
         identity: "bench".to_owned(),
         queues: Queues::new(),
+        foreign: Foreign::none(),
+        gates: Gates::default(),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::runtime::clock::Clock;
 use crate::runtime::events::{Events, Published};
+use crate::runtime::foreign::Foreign;
 use crate::runtime::leader::{Leadership, NotLeader};
 use crate::runtime::metrics::{ErrorClass, Metrics};
 use crate::runtime::queue::Queue;
@@ -14,8 +15,8 @@ use crate::world::{Dirty, World};
 use holdfast_api::{SnapshotPolicy, names};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
-use std::collections::BTreeSet;
-use std::sync::{Arc, RwLock};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// See the module.
@@ -30,6 +31,8 @@ pub struct Context {
     pub clock: Clock,
     /// Whether this process may write.
     pub leadership: Leadership,
+    /// Whether another manager of the API group is alive.
+    pub foreign: Foreign,
     /// Tells people what happened.
     pub events: Events,
     /// Tells machines how much happened.
@@ -44,6 +47,8 @@ pub struct Context {
     pub identity: String,
     /// The work queues.
     pub queues: Queues,
+    /// Where mover Jobs pass one at a time.
+    pub gates: Gates,
 }
 
 impl Context {
@@ -114,6 +119,23 @@ pub struct Endpoint {
     pub server_name: String,
     /// CA bundle, PEM.
     pub ca: String,
+}
+
+/// All mover Jobs that must not meet are created through one of these (`docs/design.md` section 7).
+#[derive(Default)]
+pub struct Gates {
+    /// Where a cap counts batch Jobs of all lanes.
+    pub cap: Arc<tokio::sync::Mutex<()>>,
+    lanes: std::sync::Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Gates {
+    /// The gate of the physical repository of this unique id: batches and writers, where the engine minds.
+    #[must_use]
+    pub fn lane(&self, unique_id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lanes.entry(unique_id.to_owned()).or_default())
+    }
 }
 
 /// One queue per kind, one for all lanes keyed by lane.

@@ -6,6 +6,7 @@
 //! **Assumes.** Only the leader writes; a standby keeps its world warm (`docs/design.md` section 7).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod account;
 pub mod context;
 pub mod jobs;
 pub mod protect;

@@ -2,12 +2,13 @@
 
 use anyhow::Context as _;
 use clap::Parser;
-use holdfast_operator::context::{Context, Endpoint, Queues};
+use holdfast_operator::context::{Context, Endpoint, Gates, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::endpoints::{self, Here};
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::{self, Foreign};
 use holdfast_operator::runtime::leader::{self, Leadership};
 use holdfast_operator::runtime::lease_store::KubeLease;
 use holdfast_operator::runtime::metrics::Metrics;
@@ -16,8 +17,9 @@ use holdfast_operator::runtime::review::{KubeReviewer, Reviews};
 use holdfast_operator::runtime::{server, shutdown, watch};
 use holdfast_operator::settings::{LogFormat, Settings};
 use holdfast_operator::world::World;
-use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Service};
 use kube::core::PartialObjectMeta;
+use kube::runtime::events::EventType;
 use kube::{Api, Client};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -62,6 +64,8 @@ async fn main() -> anyhow::Result<()> {
         cluster,
         identity: identity.clone(),
         queues: Queues::new(),
+        foreign: Foreign::unknown(),
+        gates: Gates::default(),
         settings,
     });
     let elected = tokio::spawn(leader::run(
@@ -76,9 +80,27 @@ async fn main() -> anyhow::Result<()> {
         abdicate.clone(),
     ));
     serve(&ctx, &end)?;
+    tokio::spawn(foreign::run(
+        client.clone(),
+        ctx.foreign.clone(),
+        (
+            ctx.settings.namespace.clone(),
+            ctx.settings.leader.lease_name.clone(),
+        ),
+        ctx.clock.clone(),
+        end.clone(),
+    ));
+    tokio::spawn(tell_of_foreign(Arc::clone(&ctx)));
     let sink_ctx = Arc::clone(&ctx);
     let sink: watch::Sink = Arc::new(move |dirty| sink_ctx.queues.add(dirty));
-    let mut watches = watch::start(&client, &world, &sink, ctx.settings.streaming_lists, &ctx.clock);
+    let mut watches = watch::start(
+        &client,
+        &world,
+        &sink,
+        ctx.settings.streaming_lists,
+        &ctx.clock,
+        &ctx.foreign,
+    );
     let mut workers = protect::start(&ctx, &end);
     let broken = tokio::select! {
         () = end.cancelled() => None,
@@ -100,6 +122,39 @@ async fn main() -> anyhow::Result<()> {
     match broken {
         None => Ok(()),
         Some(ended) => anyhow::bail!("a watch ended ({ended:?}); this is a bug in Holdfast"),
+    }
+}
+
+/// What follows from the answer about other managers: an event on our Lease, and another look at everything when the
+/// other one is gone.
+async fn tell_of_foreign(ctx: Arc<Context>) {
+    let mut answer = ctx.foreign.changed();
+    while answer.changed().await.is_ok() {
+        answer.borrow_and_update();
+        let Some(why) = ctx.foreign.alive() else {
+            ctx.queues.add(ctx.world.everything());
+            continue;
+        };
+        if ctx.leadership.is_leader() {
+            let about = ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                name: Some(ctx.settings.leader.lease_name.clone()),
+                namespace: Some(ctx.settings.namespace.clone()),
+                ..ObjectReference::default()
+            };
+            let note = format!("{why}; nothing is decided until it is stopped");
+            let _ = ctx
+                .events
+                .publish(
+                    &about,
+                    EventType::Warning,
+                    foreign::REASON,
+                    &note,
+                    "StopOtherManager",
+                )
+                .await;
+        }
     }
 }
 
@@ -161,7 +216,12 @@ fn serve(ctx: &Arc<Context>, end: &CancellationToken) -> anyhow::Result<()> {
     let addresses = &ctx.settings.server;
     let plain =
         server::bind(addresses.http_addr).context("the port for health and metrics cannot be opened")?;
-    let router = server::plain_router(is_ready, Arc::clone(&ctx.metrics), ctx.leadership.clone());
+    let router = server::plain_router(
+        is_ready,
+        Arc::clone(&ctx.metrics),
+        ctx.leadership.clone(),
+        ctx.foreign.clone(),
+    );
     tokio::spawn(server::serve_plain(plain, router, end.clone()));
     let https = server::bind(addresses.https_addr).context("the HTTPS port cannot be opened")?;
     let (results, leadership, until, served) = (

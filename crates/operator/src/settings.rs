@@ -29,6 +29,12 @@ pub struct Settings {
     /// Stops every deletion from every repository (for use after restoring etcd or a bucket).
     #[arg(long, env = "HOLDFAST_DELETIONS_PAUSED", default_value_t = false, action = clap::ArgAction::Set)]
     pub deletions_paused: bool,
+    /// For tests: treats every engine as one whose deletions need silence (`docs/design.md` 3.6).
+    #[arg(long, env = "HOLDFAST_TEST_NEEDS_SILENCE", default_value_t = false, action = clap::ArgAction::Set, hide = true)]
+    pub needs_silence: bool,
+    /// For tests: seconds that each mover waits before it connects.
+    #[arg(long, env = holdfast_protocol::TEST_CONNECT_DELAY, default_value_t = 0, hide = true)]
+    pub connect_delay_seconds: u32,
     /// Objects of one kind worked on at once.
     #[arg(long, env = "KOPIUR_RECONCILE_CONCURRENCY", default_value_t = 8)]
     pub reconcile_concurrency: usize,

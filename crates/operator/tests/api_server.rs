@@ -3,8 +3,10 @@
 //! Runs where `HOLDFAST_E2E_KUBECONFIG` names one; elsewhere it says that it was skipped.
 
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
+use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::endpoints::{self, Here};
 use holdfast_operator::runtime::events::{Events, Published};
+use holdfast_operator::runtime::foreign::{self, Answer, Foreign};
 use holdfast_operator::runtime::leader::{self, Leadership, Standing};
 use holdfast_operator::runtime::lease::Settings;
 use holdfast_operator::runtime::lease_store::KubeLease;
@@ -290,4 +292,64 @@ async fn an_event_is_published_once_and_not_in_a_terminating_namespace() {
     maps.patch("about", &PatchParams::default(), &Patch::Merge(free))
         .await
         .expect("let go");
+}
+
+/// The Lease of the Kopia operator, in a namespace that nobody told us of.
+#[tokio::test]
+async fn a_lease_of_another_manager_is_found_wherever_it_is_and_noticed_when_it_is_given_back() {
+    let Some((client, namespace)) = cluster("foreign").await else {
+        return;
+    };
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(jiff::Timestamp::now());
+    let lease = Lease {
+        metadata: ObjectMeta {
+            name: Some("kopiur-leader".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(k8s_openapi::api::coordination::v1::LeaseSpec {
+            holder_identity: Some("kopiur-0".to_owned()),
+            lease_duration_seconds: Some(15),
+            renew_time: Some(now),
+            ..k8s_openapi::api::coordination::v1::LeaseSpec::default()
+        }),
+    };
+    leases
+        .create(&PostParams::default(), &lease)
+        .await
+        .expect("created");
+    let foreign = Foreign::unknown();
+    let end = CancellationToken::new();
+    let mut answer = foreign.changed();
+    let looking = tokio::spawn(foreign::run(
+        client.clone(),
+        foreign.clone(),
+        (namespace.clone(), "holdfast-leader".to_owned()),
+        Clock::system(),
+        end.clone(),
+    ));
+    let minute = Duration::from_secs(60);
+    let alive = answer.wait_for(|now| matches!(now, Answer::Alive(_)));
+    drop(
+        tokio::time::timeout(minute, alive)
+            .await
+            .expect("in time")
+            .expect("running"),
+    );
+    assert!(foreign.alive().is_some_and(|why| why.contains("kopiur-leader")));
+    let given_back = Patch::Merge(serde_json::json!({ "spec": { "holderIdentity": "" } }));
+    leases
+        .patch("kopiur-leader", &PatchParams::default(), &given_back)
+        .await
+        .expect("given back");
+    let gone_now = answer.wait_for(|now| *now == Answer::None);
+    drop(
+        tokio::time::timeout(minute, gone_now)
+            .await
+            .expect("in time")
+            .expect("running"),
+    );
+    end.cancel();
+    looking.await.expect("ended");
+    gone(client, &namespace).await;
 }

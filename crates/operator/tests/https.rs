@@ -5,6 +5,7 @@ mod client;
 use client::{Client, answer};
 use futures::future::BoxFuture;
 use holdfast_operator::runtime::certs::{self, Certs};
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::results::Results;
 use holdfast_operator::runtime::review::{Reviewer, Reviews, Unavailable, Verdict};
@@ -283,7 +284,12 @@ async fn readiness_follows_the_world_and_metrics_follow_the_leadership() {
     use holdfast_operator::runtime::metrics::Metrics;
     let (ready, watching) = tokio::sync::watch::channel(false);
     let leadership = Leadership::always();
-    let router = server::plain_router(watching, Arc::new(Metrics::new()), leadership.clone());
+    let router = server::plain_router(
+        watching,
+        Arc::new(Metrics::new()),
+        leadership.clone(),
+        Foreign::none(),
+    );
     let listener = server::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bound");
     let address = listener.local_addr().expect("an address");
     let end = CancellationToken::new();

@@ -20,6 +20,9 @@ pub const VERSION: u32 = 1;
 /// Annotation on the pod template that carries the work document (`docs/design.md` section 7).
 pub const WORK_ANNOTATION: &str = "kopiur.home-operations.com/work";
 
+/// Environment of a mover, for tests: seconds to wait before connecting.
+pub const TEST_CONNECT_DELAY: &str = "HOLDFAST_TEST_CONNECT_DELAY_SECONDS";
+
 /// Where the mover finds its work document inside the container (downward API volume).
 pub const WORK_PATH: &str = "/etc/holdfast/work/work.json";
 

@@ -113,6 +113,29 @@ pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
     Ok(Images { operator, mover })
 }
 
+/// Builds what stands in for the systems around Account in tests and in the demo: `<prefix>/holdfast-standin:dev`.
+pub fn build_standin(workspace: &Path, prefix: &str) -> Result<Image> {
+    const PACKAGE: &str = "holdfast-standin";
+    let step = Step::start("building the standins");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--package", PACKAGE])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(workspace);
+    let messages = sh::run_heard("build the standins", &mut command, |line| step.note(line.trim()))?;
+    let program =
+        executable(&messages, PACKAGE).with_context(|| format!("cargo built no program {PACKAGE}"))?;
+    let image = image::build(
+        &workspace.join("target/images"),
+        &format!("{prefix}/{PACKAGE}"),
+        Some("dev"),
+        &Content::program(&program)?,
+    )?;
+    step.done(&image.reference);
+    Ok(image)
+}
+
 /// The path of the program `name` in cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages

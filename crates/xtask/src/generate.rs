@@ -3,6 +3,7 @@
 //! Promise: the definitions in the chart, the chart's README and the pages of `docs/reference/` say what the source
 //! says; `--check` changes nothing and fails when one of them does not. RBAC is not made, it is written by hand.
 
+mod account;
 mod crds;
 mod fields;
 mod reasons;
@@ -27,6 +28,11 @@ pub struct Args {
 
 /// Where the definitions are in the chart. Nothing else is in there.
 const CRDS: &str = "charts/holdfast/templates/crds";
+
+/// Where the platform's definitions are in the chart, behind a switch. Nothing else is in there.
+const PLATFORM_CRDS: &str = "charts/holdfast/templates/platform-crds";
+/// The same as plain files, for development. Nothing else is in there.
+const PLATFORM_DEV: &str = "dev/cozystack/crds";
 
 /// One file, relative to the checkout, and what it has to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,20 +100,23 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(fields::page());
     files.push(reasons::page());
     files.push(rules::page());
+    files.push(account::page());
     Ok(files)
 }
 
-/// Files in the folder of the definitions that no type makes any more.
+/// Files in the folders of the definitions that no type makes any more.
 fn strays(workspace: &Path) -> Result<Vec<PathBuf>> {
     let wanted: Vec<PathBuf> = crds::files()?.into_iter().map(|file| file.path).collect();
-    let Ok(entries) = fs::read_dir(workspace.join(CRDS)) else {
-        return Ok(Vec::new());
-    };
     let mut strays = Vec::new();
-    for entry in entries {
-        let path = Path::new(CRDS).join(entry?.file_name());
-        if !wanted.contains(&path) {
-            strays.push(path);
+    for folder in [CRDS, PLATFORM_CRDS, PLATFORM_DEV] {
+        let Ok(entries) = fs::read_dir(workspace.join(folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let path = Path::new(folder).join(entry?.file_name());
+            if !wanted.contains(&path) {
+                strays.push(path);
+            }
         }
     }
     Ok(strays)

@@ -9,6 +9,7 @@
 mod cargo;
 mod chart;
 mod interrupt;
+mod quota_keys;
 mod report;
 mod stages;
 
@@ -35,6 +36,10 @@ pub struct Args {
     /// Use this cluster instead of bringing one up; Holdfast is installed in it and stays.
     #[arg(long, requires = "image_prefix", conflicts_with = "quick")]
     kubeconfig: Option<PathBuf>,
+    /// Which control planes the release gate for quota keys runs on: `ends` (the oldest and the newest supported),
+    /// `all`, or one minor version as in 1.36.
+    #[arg(long, default_value = "ends", value_parser = quota_keys::Versions::parse, conflicts_with = "quick")]
+    kubernetes: quota_keys::Versions,
     /// Registry and path of the images for that cluster, as in registry.example/team.
     #[arg(long, requires = "kubeconfig")]
     image_prefix: Option<String>,
@@ -48,6 +53,8 @@ struct Context {
     workspace: PathBuf,
     logs: PathBuf,
     quick: bool,
+    /// What the release gate for quota keys runs on.
+    versions: quota_keys::Versions,
     /// The cluster of someone else to use, and its images' prefix.
     other: Option<(PathBuf, String)>,
 }
@@ -65,6 +72,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         logs: workspace.join("target/test"),
         workspace,
         quick: args.quick,
+        versions: args.kubernetes.clone(),
         other: args.kubeconfig.clone().zip(args.image_prefix.clone()),
     };
     let mut report = Report::default();
@@ -174,6 +182,7 @@ mod tests {
             workspace: PathBuf::new(),
             logs: PathBuf::new(),
             quick,
+            versions: quota_keys::Versions::Ends,
             other: other.then(|| (PathBuf::new(), String::new())),
         }
     }

@@ -1,4 +1,5 @@
-//! A deletion acted out on plain data: what the API server and its garbage collector would do.
+//! A deletion acted out on plain data: what the API server and its garbage collector would do, and the operator with
+//! the Snapshots of a policy.
 //!
 //! **Promises.** An object with finalizers stays and is being deleted, one without is gone. What is owned goes once
 //! all its owners do; a namespace takes everything in it.
@@ -8,6 +9,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow, bail};
+use holdfast_api::names;
+use holdfast_api::shared::{CascadePolicy, Origin};
+use holdfast_operator::world::views::ScheduleView;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
@@ -25,7 +29,7 @@ pub struct Simulated {
 /// Deletes `target`.
 pub fn delete(cluster: &Cluster, target: &Target, now: Timestamp) -> Result<Simulated> {
     let mut after = cluster.clone();
-    let mut doomed = doomed_by(&mut after, target)?;
+    let mut doomed = doomed_by(&mut after, target, now)?;
     grow(&after, &mut doomed);
     let is_doomed = |metadata: &ObjectMeta| doomed.contains(uid(metadata));
     let asked = after
@@ -43,6 +47,19 @@ pub fn delete(cluster: &Cluster, target: &Target, now: Timestamp) -> Result<Simu
         metadata.deletion_timestamp.get_or_insert_with(|| time.clone());
         metadata.finalizers.as_ref().is_some_and(|list| !list.is_empty())
     };
+    // The operator brings a schedule's last word to its Snapshots before it lets the schedule go.
+    for schedule in after.schedules.iter().filter(|s| is_doomed(&s.metadata)) {
+        let says = match ScheduleView::from(schedule).cascade() {
+            CascadePolicy::Delete => CascadePolicy::Delete,
+            CascadePolicy::Retain | CascadePolicy::Unknown => CascadePolicy::Retain,
+        };
+        for snapshot in &mut after.snapshots {
+            let owners = snapshot.metadata.owner_references.as_deref().unwrap_or_default();
+            if owners.iter().any(|owner| owner.uid == uid(&schedule.metadata)) {
+                snapshot.spec.on_schedule_delete = Some(says);
+            }
+        }
+    }
     after
         .repositories
         .retain_mut(|object| stays(&mut object.metadata));
@@ -68,7 +85,7 @@ fn all(cluster: &Cluster) -> impl Iterator<Item = &ObjectMeta> {
 }
 
 /// UIDs of what the deletion itself names.
-fn doomed_by(cluster: &mut Cluster, target: &Target) -> Result<BTreeSet<String>> {
+fn doomed_by(cluster: &mut Cluster, target: &Target, now: Timestamp) -> Result<BTreeSet<String>> {
     fn find<'a>(
         mut list: impl Iterator<Item = &'a ObjectMeta>,
         target: &Target,
@@ -96,7 +113,9 @@ fn doomed_by(cluster: &mut Cluster, target: &Target) -> Result<BTreeSet<String>>
         }
         Target::Policy { namespace, name } => {
             let list = cluster.policies.iter().map(|object| &object.metadata);
-            find(list, target, Some(namespace), name)
+            let mut doomed = find(list, target, Some(namespace), name)?;
+            doomed.extend(children(cluster, namespace, name, now));
+            Ok(doomed)
         }
         Target::Repository(key) => {
             let same = cluster.repositories.iter().filter(|object| object.key == *key);
@@ -123,6 +142,42 @@ fn doomed_by(cluster: &mut Cluster, target: &Target) -> Result<BTreeSet<String>>
                 .collect())
         }
     }
+}
+
+/// UIDs of a policy's Snapshots, which the operator deletes with it, marked as it marks them.
+fn children(cluster: &mut Cluster, namespace: &str, name: &str, now: Timestamp) -> Vec<String> {
+    let is_it = |m: &ObjectMeta| m.namespace.as_deref() == Some(namespace) && m.name.as_deref() == Some(name);
+    let policy = cluster.policies.iter().find(|p| is_it(&p.metadata));
+    let deletes = policy
+        .and_then(|p| p.spec.deletion.as_ref())
+        .is_some_and(|d| d.on_policy_delete == CascadePolicy::Delete);
+    let mut uids = Vec::new();
+    for snapshot in &mut cluster.snapshots {
+        let meta = &mut snapshot.metadata;
+        let origin = meta.labels.as_ref().and_then(|l| l.get(names::ORIGIN_LABEL));
+        let ours = match origin.map_or(Origin::Manual, |text| Origin::parse(text)) {
+            Origin::Scheduled | Origin::Manual | Origin::Adopted => true,
+            Origin::Discovered | Origin::Replicated | Origin::Unknown => false,
+        };
+        let named = snapshot.spec.policy_ref.as_ref().is_some_and(|p| p.name == name);
+        if !ours
+            || !named
+            || meta.namespace.as_deref() != Some(namespace)
+            || meta.deletion_timestamp.is_some()
+        {
+            continue;
+        }
+        uids.push(uid(meta).to_owned());
+        let annotations = meta.annotations.get_or_insert_default();
+        for mark in [names::PRUNED_BY, names::PRUNED_AT, names::PRUNED_KEPT] {
+            annotations.remove(mark);
+        }
+        if !deletes {
+            annotations.insert(names::PRUNED_BY.to_owned(), "policy-cascade".to_owned());
+            annotations.insert(names::PRUNED_AT.to_owned(), now.to_string());
+        }
+    }
+    uids
 }
 
 /// Adds what the garbage collector deletes because every owner goes.

@@ -70,11 +70,14 @@ fn shared(on_namespace_delete: &str) -> RepositoryView {
     view
 }
 
-fn schedule(name: &str) -> SnapshotSchedule {
+fn schedule(name: &str, on_delete: &str) -> SnapshotSchedule {
     serde_json::from_value(json!({
         "apiVersion": names::API_VERSION, "kind": "SnapshotSchedule",
         "metadata": { "namespace": "a", "name": name, "uid": name },
-        "spec": { "policyRef": { "name": "p" }, "schedule": { "cron": "0 * * * *" } },
+        "spec": {
+            "policyRef": { "name": "p" }, "schedule": { "cron": "0 * * * *" },
+            "deletion": { "onScheduleDelete": on_delete },
+        },
     }))
     .unwrap()
 }
@@ -120,7 +123,7 @@ fn pinned_to_shared(object: &mut Value) {
 
 pub fn nightly(count: usize, on_delete: &str) -> Cluster {
     let mut all = cluster();
-    all.schedules.push(schedule("nightly"));
+    all.schedules.push(schedule("nightly", on_delete));
     all.snapshots = (0..count)
         .map(|n| snapshot(&format!("s{n:02}"), owned("nightly", on_delete)))
         .collect();
@@ -239,10 +242,10 @@ fn every_snapshot_has_its_own_reason() {
     let mut found_rows = rows(&found);
     found_rows.sort_unstable();
     let mut wanted = vec![
-        (Outcome::Deleted, 3, "BelowThreshold", 9),
+        // The one that still carries Retain is told what the schedule says before it goes.
+        (Outcome::Deleted, 4, "BelowThreshold", 9),
         (Outcome::Kept, 1, "SkipSnapshotCleanup", 1),
         (Outcome::Kept, 1, "RetainPolicy", 7),
-        (Outcome::Kept, 1, "RetainOnScheduleDelete", 6),
         (Outcome::Kept, 1, "NothingRecorded", 3),
     ];
     wanted.sort_unstable();
@@ -258,9 +261,10 @@ fn every_snapshot_has_its_own_reason() {
 }
 
 #[test]
-fn a_policy_takes_no_snapshot_with_it_and_a_repository_keeps_its_data() {
+fn a_policy_takes_its_snapshots_with_it_but_not_their_data_and_a_repository_neither() {
     let found = of(nightly(3, "Delete"), "snapshotpolicy/p");
-    assert_eq!((found.snapshots, rows(&found).len()), (0, 0));
+    assert_eq!(found.snapshots, 3);
+    assert_eq!(rows(&found), [(Outcome::Kept, 3, "RetainOnPolicyDelete", 5)]);
     let mut all = nightly(3, "Delete");
     all.snapshots[0].metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
@@ -303,7 +307,7 @@ fn a_wave_that_cannot_be_seen_whole_is_held_for_certain_or_unknown() {
     let seen_in_part = |count: usize| {
         let mut all = cluster();
         all.repositories.push(shared("Orphan"));
-        all.schedules.push(schedule("nightly"));
+        all.schedules.push(schedule("nightly", "Delete"));
         all.snapshots = (0..count)
             .map(|n| {
                 snapshot(&format!("s{n:02}"), |s| {

@@ -114,6 +114,8 @@ pub fn outcome(decision: &Decision, partly: bool) -> Outcome {
         | Wait::JobNotStarted
         | Wait::Withdrawing
         | Wait::JobCapReached
+        | Wait::WritersRunning(_)
+        | Wait::WritersFirst(_)
         | Wait::NextBatch
         | Wait::RidesAlone
         | Wait::BackingOff(_)

@@ -1,13 +1,18 @@
 //! The acknowledgement of a wave (`docs/design.md` 3.4): read strictly, clamped once, in force once recorded.
 //!
-//! **Promises.** A value in the future covers only what was pending when it was first seen. A value that cannot
-//! be read is ignored and reported. Nothing is covered by a value that is not recorded.
+//! **Promises.** A value a little ahead of us covers only what was pending when it was first seen. One that is further
+//! ahead than clocks differ, or that cannot be read, is ignored and reported, and stays so until the annotation
+//! changes: in a manifest that is applied again it would release every wave to come. Nothing is covered by a value
+//! that is not recorded.
 //!
 //! **Assumes.** The annotation is read live before a batch fires.
 
 use super::facts::{RecordedAcknowledgement, RepositoryFacts};
 use super::plan::AcknowledgementChange;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// How far a value may be ahead of every clock we know of.
+pub const AHEAD: SignedDuration = SignedDuration::from_mins(5);
 
 /// What an acknowledgement annotation comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +21,7 @@ pub struct Acknowledgement {
     pub in_force: Option<Timestamp>,
     /// What to write.
     pub change: AcknowledgementChange,
-    /// The annotation cannot be read.
+    /// The annotation cannot be read, or is too far ahead.
     pub invalid: bool,
 }
 
@@ -51,6 +56,12 @@ pub fn read(
             change: AcknowledgementChange::Keep,
             invalid: false,
         },
+        Some(_) | None
+            if is_ahead(parsed, newest_pending, now)
+                || repository.refused_acknowledgement.as_deref() == Some(value) =>
+        {
+            without(true)
+        }
         Some(_) | None => Acknowledgement {
             in_force: None,
             change: AcknowledgementChange::Record(RecordedAcknowledgement {
@@ -68,6 +79,12 @@ pub fn read(
 #[must_use]
 pub fn clamp(value: Timestamp, newest_pending: Option<Timestamp>, now: Timestamp) -> Timestamp {
     value.min(newest_pending.map_or(now, |newest| newest.max(now)))
+}
+
+/// Whether a value is further ahead than clocks differ: nobody has seen what it would cover.
+#[must_use]
+pub fn is_ahead(value: Timestamp, newest_pending: Option<Timestamp>, now: Timestamp) -> bool {
+    value.duration_since(clamp(value, newest_pending, now)) > AHEAD
 }
 
 /// Reads an RFC 3339 time: `YYYY-MM-DDTHH:MM:SS[.fraction](Z|±HH:MM)` and nothing else. A missing offset, a

@@ -97,9 +97,9 @@ impl Candidate<'_> {
         }
     }
 
-    /// Without a pin it rides alone, through its own live resolution.
+    /// Without a pin it rides alone, through its own live resolution; so does one that no mover survives.
     fn rides_alone(&self) -> bool {
-        self.member.pin.is_none()
+        self.member.pin.is_none() || self.member.rides_alone
     }
 }
 
@@ -148,9 +148,10 @@ pub fn quiet_window(
         .collect()
 }
 
-/// The batch that fires first: the oldest ready candidate, and what may ride with it.
+/// The batch that fires first: the oldest ready candidate, and what may ride with it. `most`: no more than so many.
 #[must_use]
-pub fn cut(ready: &[Candidate<'_>], settings: &Settings) -> Option<Batch> {
+pub fn cut(ready: &[Candidate<'_>], settings: &Settings, most: Option<usize>) -> Option<Batch> {
+    let most = most.unwrap_or(usize::MAX).min(settings.max_members).max(1);
     let first = ready.first()?;
     let mut members = Vec::new();
     let mut bytes = 0_usize;
@@ -163,7 +164,7 @@ pub fn cut(ready: &[Candidate<'_>], settings: &Settings) -> Option<Batch> {
             continue;
         }
         bytes = bytes.saturating_add(candidate.member.document_bytes);
-        if members.len() >= settings.max_members.max(1) || bytes > settings.max_bytes {
+        if members.len() >= most || bytes > settings.max_bytes {
             break;
         }
         members.push(candidate.member.uid.clone());

@@ -1,11 +1,12 @@
 //! Rule 9 of `docs/design.md` 3.3: the breaker, its threshold and its latch (3.4).
 //!
 //! **Promises.** Held iff the threshold is not 0, no acknowledgement covers the member, and the count is at the
-//! threshold or the member is latched. A smaller count or a higher threshold never ends a hold.
+//! threshold, or with what was fired lately at that of a sliding window, or the member is latched. A smaller count, a
+//! higher threshold or a repository object that goes never ends a hold.
 //!
 //! **Assumes.** Only external, destructive members get here; rules that keep data have had their say.
 
-use super::facts::{HeldCondition, MemberFacts, RepositoryFacts};
+use super::facts::{Fired, HeldCondition, MemberFacts, RepositoryFacts, SlidingWindow};
 use super::guard::is_own_prune;
 use super::settings::Settings;
 use super::verdict::{DeleteReason, HeldReason, Verdict};
@@ -18,6 +19,37 @@ pub struct Breaker {
     pub threshold: u32,
     /// Members that count and are not covered.
     pub count: usize,
+    /// The threshold that binds what is latched: also of repository objects that went since; 0: off.
+    pub latch_threshold: u32,
+    /// The sliding window that is reached, if one is.
+    pub window: Option<Reached>,
+}
+
+/// A sliding window whose threshold is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// The window.
+    pub window: SlidingWindow,
+    /// External deletions fired in it without an acknowledgement.
+    pub fired: usize,
+}
+
+/// The first sliding window that pending and fired deletions reach together. What is pending is not counted twice.
+#[must_use]
+pub fn reached(
+    windows: impl IntoIterator<Item = SlidingWindow>,
+    fired: &[Fired],
+    is_pending: impl Fn(&str) -> bool,
+    count: usize,
+    now: Timestamp,
+) -> Option<Reached> {
+    windows.into_iter().find_map(|window| {
+        let fired = fired
+            .iter()
+            .filter(|one| now.duration_since(one.at) < window.duration && !is_pending(&one.uid))
+            .count();
+        is_at(count.saturating_add(fired), window.threshold).then_some(Reached { window, fired })
+    })
 }
 
 /// The smallest threshold that is not 0; 0 only when every object says 0. A lane without objects has the default.
@@ -47,24 +79,31 @@ pub fn judge(breaker: Breaker, covered: bool, latched: bool) -> Verdict {
     if covered {
         return Verdict::Delete(DeleteReason::Acknowledged);
     }
+    if latched && breaker.latch_threshold != 0 {
+        return Verdict::Held(HeldReason::MassDeletionBreaker);
+    }
     if breaker.threshold == 0 {
         return Verdict::Delete(DeleteReason::BreakerDisabled);
     }
-    if latched || is_tripped(breaker) {
+    if is_tripped(breaker) {
         return Verdict::Held(HeldReason::MassDeletionBreaker);
     }
     Verdict::Delete(DeleteReason::BelowThreshold)
 }
 
-/// Whether the count alone is enough to hold.
+/// Whether the count, or a sliding window, is enough to hold.
 #[must_use]
 pub fn is_tripped(breaker: Breaker) -> bool {
-    // A count too large for the threshold's type is at any threshold.
-    breaker.threshold != 0 && u32::try_from(breaker.count).map_or(true, |count| count >= breaker.threshold)
+    breaker.threshold != 0 && (is_at(breaker.count, breaker.threshold) || breaker.window.is_some())
+}
+
+/// A count too large for the threshold's type is at any threshold.
+pub(super) fn is_at(count: usize, threshold: u32) -> bool {
+    u32::try_from(count).map_or(true, |count| count >= threshold)
 }
 
 /// Whether a member was part of a hold: its own condition says so, or its deletion is not after the newest one
-/// ever judged held on an object of the lane (`held_through`, the latest of them). The second witness does not
+/// ever judged held on an object of the lane (`held_through`, the latest of them and of the lane's own memory). The second witness does not
 /// bind a prune that was stamped before its deletion: retention goes on while a wave is held. The other stamps
 /// either keep the data or, in a namespace torn down, count as external: those it binds.
 #[must_use]

@@ -5,7 +5,8 @@
 //!
 //! **Assumes.** Deletion times are the API server's, cut to whole seconds; all other times are our own clock.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The pending deletions of one physical repository, and the repository objects that share it
@@ -22,14 +23,51 @@ pub struct Lane {
     pub unplaced: Vec<MemberFacts>,
     /// The batch Job of this lane that is not yet reaped, if any.
     pub live: Option<LiveBatch>,
+    /// What the lane itself remembers of a hold, beside its repository objects.
+    pub latch: Option<LaneLatch>,
+    /// External deletions that batches of the last day fired without an acknowledgement, each at most once. Only read
+    /// when an object of the lane has a [`SlidingWindow`].
+    pub fired: Vec<Fired>,
     /// Whether every cache these facts come from has been filled once.
     pub cache: Cache,
     /// Another manager of this API group is alive: nothing is decided (`docs/design.md` 3.8).
     pub foreign_manager: bool,
     /// The CRD of Snapshot itself is being deleted (`docs/design.md` 3.3 rule 2).
     pub api_going_away: bool,
+    /// Most members of the next batch, where delete Jobs ended without an answer ([`crate::deletion::split`]).
+    pub most_members: Option<usize>,
+    /// Who else writes to the repository; none: its engine does not mind ([`crate::deletion::silence`]).
+    pub writers: Option<super::silence::Writers>,
     /// Batch Jobs alive in the whole cluster, those of other lanes included; only read when a cap is set.
     pub live_jobs_in_cluster: u32,
+}
+
+/// A lane's own memory while something in it is latched (`docs/design.md` 3.4): a repository object that is deleted
+/// takes neither the latch nor its threshold with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaneLatch {
+    /// The newest deletion time judged held on any object of the lane, gone ones included.
+    pub held_through: Option<Timestamp>,
+    /// The threshold of each object of the lane, gone ones included.
+    pub thresholds: BTreeMap<RepositoryKey, u32>,
+}
+
+/// One external deletion that a batch fired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fired {
+    /// UID of the Snapshot.
+    pub uid: String,
+    /// When its batch was created, by our own clock.
+    pub at: Timestamp,
+}
+
+/// `spec.deletionProtection.slidingWindow`: the breaker also counts what was fired lately (`docs/design.md` 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// How far back fired deletions count; at most a day, because no longer is remembered.
+    pub duration: SignedDuration,
+    /// Pending and fired ones together are held from here on; at least 1.
+    pub threshold: u32,
 }
 
 /// Whether the caches have been filled. A cold cache is unknown, never zero (`docs/design.md` 3.4).
@@ -104,6 +142,8 @@ pub struct RepositoryFacts {
     /// `spec.deletionProtection.threshold`; absent means [`crate::deletion::Settings::default_threshold`], 0 switches the
     /// breaker off (for the lane only when every object of it says 0).
     pub threshold: Option<u32>,
+    /// `spec.deletionProtection.slidingWindow`.
+    pub sliding_window: Option<SlidingWindow>,
     /// `spec.onNamespaceDelete`.
     pub on_namespace_delete: OnNamespaceDelete,
     /// `spec.suspend`. One suspended object stops the whole lane: it is one physical repository.
@@ -114,6 +154,8 @@ pub struct RepositoryFacts {
     pub acknowledgement: Option<String>,
     /// `status.deletionProtection.acknowledgement`.
     pub recorded_acknowledgement: Option<RecordedAcknowledgement>,
+    /// `status.deletionProtection.invalidAcknowledgement`: a value that was refused, and stays so.
+    pub refused_acknowledgement: Option<String>,
     /// `status.deletionProtection.heldThrough`: the latch.
     pub held_through: Option<Timestamp>,
     /// No Job before this moment: it could not start or connect (`docs/design.md` 3.6).
@@ -166,7 +208,8 @@ pub struct MemberFacts {
     pub restamped: bool,
     /// What becomes of the data: [`crate::deletion::guard::effective_policy`], not `spec.deletionPolicy`.
     pub policy: Policy,
-    /// `spec.onScheduleDelete`; absent is Retain.
+    /// What the schedule's end means for the data: [`crate::deletion::guard::effective_cascade`], not
+    /// `spec.onScheduleDelete`.
     pub cascade: Cascade,
     /// The SnapshotSchedule that owns it.
     pub owner: Owner,
@@ -190,6 +233,8 @@ pub struct MemberFacts {
     pub attempts: u32,
     /// `status.deletion.nextAttemptAt`.
     pub next_attempt_at: Option<Timestamp>,
+    /// No delete Job that carried it ever answered: it rides alone ([`crate::deletion::split`]).
+    pub rides_alone: bool,
     /// Bytes this member adds to the work document.
     pub document_bytes: usize,
 }

@@ -290,6 +290,18 @@ pub fn stamp_is_fresh(member: &MemberFacts) -> bool {
     }
 }
 
+/// The cascade that counts (`docs/design.md` 3.2): the stricter of what the Snapshot carries and of what its schedule
+/// says, so that an edit which has not reached its Snapshots yet keeps their data all the same. `schedule` is none
+/// where there is no schedule of the recorded UID to ask. Absent on the Snapshot is Retain.
+#[must_use]
+pub fn effective_cascade(own: Option<Cascade>, schedule: Option<Cascade>) -> Cascade {
+    match (own.unwrap_or(Cascade::Retain), schedule) {
+        (Cascade::Retain, _) | (_, Some(Cascade::Retain)) => Cascade::Retain,
+        (Cascade::Unknown, _) | (_, Some(Cascade::Unknown)) => Cascade::Unknown,
+        (Cascade::Delete, None | Some(Cascade::Delete)) => Cascade::Delete,
+    }
+}
+
 /// Where a Snapshot came from: the label `…/origin` and `status.origin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {

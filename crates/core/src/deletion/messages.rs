@@ -5,8 +5,9 @@
 //!
 //! **Assumes.** The literal annotation names come from the caller: they are contract and live in one place.
 
-use super::ack::render;
+use super::ack::{AHEAD, parse, render};
 use super::facts::{MemberFacts, Owner, RepositoryKey, Sharing};
+use super::look::{Again, Reappeared};
 use super::plan::{Decision, RepositoryPlan};
 use super::verdict::{OrphanReason, ReleaseReason, RetainReason, Verdict, Wait, Withdraw};
 use jiff::Timestamp;
@@ -101,15 +102,23 @@ pub fn mass_deletion(words: Words<'_>, repository: &RepositoryPlan) -> Option<St
 
 fn why_held(repository: &RepositoryPlan) -> String {
     let threshold = repository.threshold.unwrap_or_default();
-    let reached = u32::try_from(repository.count).map_or(true, |count| count >= threshold);
-    if reached {
+    if repository.is_at_threshold() {
         format!(
             "{} deletions are pending on {}, the threshold is {threshold}",
             repository.count, repository.key
         )
+    } else if let Some(reached) = repository.window {
+        format!(
+            "{} deletions are pending on {} and {} were carried out in the last {:#} without an acknowledgement; slidingWindow.threshold is {}",
+            repository.count,
+            repository.key,
+            reached.fired,
+            reached.window.duration,
+            reached.window.threshold
+        )
     } else {
         format!(
-            "{} deletions are pending on {}, below the threshold of {threshold}, but they belong to a wave that was held; a hold does not end because others were rescued",
+            "{} deletions are pending on {}, below the threshold of {threshold}, but they belong to a wave that was held; a hold does not end because others were rescued or a repository object went",
             repository.count, repository.key
         )
     }
@@ -119,6 +128,13 @@ fn why_held(repository: &RepositoryPlan) -> String {
 #[must_use]
 pub fn invalid_acknowledgement(words: Words<'_>, value: &str) -> String {
     let shown: String = value.chars().take(64).collect();
+    if parse(value).is_some() {
+        return format!(
+            "the annotation {} has the value {shown:?}, which was more than {} minutes ahead when it was first seen: it would cover deletions that nobody has seen. It is ignored and the breaker stays armed; write the time that the message of MassDeletionHeld shows",
+            words.allow_mass_deletion,
+            AHEAD.as_mins()
+        );
+    }
     format!(
         "the annotation {} has the value {shown:?}, which is not an RFC 3339 time such as 2026-01-02T03:04:05Z; it is ignored and the breaker stays armed",
         words.allow_mass_deletion
@@ -319,8 +335,39 @@ pub fn waiting(wait: Wait) -> String {
         Wait::JobCapReached => {
             "as many delete Jobs as maxConcurrentDeleteJobs allows are running; tried again"
         }
+        Wait::WritersRunning(until) => {
+            return format!(
+                "backups run on this repository and its engine deletes safely only alone; the delete Job waits for them, until {} at the latest",
+                render(until)
+            );
+        }
+        Wait::WritersFirst(until) => {
+            return format!(
+                "backups that the last delete Job held back go first, until {} at the latest",
+                render(until)
+            );
+        }
         Wait::NextBatch => "rides in the next delete Job of this repository",
-        Wait::RidesAlone => "has no recorded repository and so rides alone, in one of the next delete Jobs",
+        Wait::RidesAlone => {
+            "rides alone, in one of the next delete Jobs: it has no recorded repository, or no delete Job with it ever answered"
+        }
     };
     text.to_owned()
+}
+
+/// The message of `DeletedSnapshotsReappeared`.
+#[must_use]
+pub fn reappeared(words: Words<'_>, repository: &RepositoryKey, found: &Reappeared, again: Again) -> String {
+    let what = format!(
+        "{} snapshots that a delete Job had proven gone are in {repository} again, found {}",
+        found.count,
+        render(found.found_at)
+    );
+    match again {
+        Again::Delete(_) | Again::Later(_) => format!("{what}. They are deleted again."),
+        Again::Held => format!(
+            "{what}. Someone may have rolled the bucket back, so nothing is deleted until a person decides. To delete them again, and everything else that is held on it up to that moment: {}. Without that they are forgotten a day after they were found, and the catalog lists them as origin: discovered.",
+            acknowledge_command(words, repository, found.found_at)
+        ),
+    }
 }

@@ -7,7 +7,9 @@
 //! calls [`wave()`] a second time with facts read live and fires only what [`Plan::confirm`] leaves.
 //!
 //! Where to look: [`guard`] has rules 1 to 8 of 3.3, [`breaker`] rule 9 and the latch, [`ack`] the
-//! acknowledgement, [`batch`] what rides and when, [`messages`] the sentences people read, [`table`] all of it as
+//! acknowledgement, [`batch`] what rides and when, [`silence`]
+//! whose turn it is, [`split`] what follows when no answer comes, [`look`] what follows when the data comes back,
+//! [`messages`] the sentences people read, [`table`] all of it as
 //! rows.
 
 pub mod ack;
@@ -15,11 +17,14 @@ pub mod batch;
 pub mod breaker;
 pub mod facts;
 pub mod guard;
+pub mod look;
 pub mod messages;
 pub mod names;
 pub mod plan;
 mod report;
 pub mod settings;
+pub mod silence;
+pub mod split;
 pub mod table;
 pub mod verdict;
 mod wake;

@@ -4,12 +4,14 @@
 //! the same everywhere. At most one batch fires, none while another is live.
 //!
 //! **Assumes** that it is applied in this order, and that a failed step ends the pass (the next plan starts over):
-//! 1. for each repository: record or forget the acknowledgement, then *raise* the latch (`heldThrough`);
+//! 1. write the lane's own latch; for each repository: record or forget the acknowledgement, then *raise* the latch
+//!    (`heldThrough`);
 //! 2. members: mark held ones (one event per transition), write `DeletionBlocked`, release finalizers;
 //! 3. withdraw the live batch, or fire: read live, plan again, [`Plan::confirm`], claim, create;
-//! 4. clear the latch, write the repositories' conditions.
+//! 4. forget the lane's own latch, clear those of the repositories, write the repositories' conditions.
 
-use super::facts::{RecordedAcknowledgement, RepositoryKey};
+use super::breaker::{Reached, is_at};
+use super::facts::{LaneLatch, RecordedAcknowledgement, RepositoryKey};
 use super::verdict::{DeleteReason, Rule, Verdict, Wait, Withdraw};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -21,6 +23,8 @@ pub struct Plan {
     pub decisions: Vec<Decision>,
     /// One for each repository object of the lane, in the order of their keys.
     pub repositories: Vec<RepositoryPlan>,
+    /// What to do with the lane's own memory of a hold.
+    pub latch: LaneLatchChange,
     /// The batch to fire now.
     pub fire: Option<Batch>,
     /// The live batch must be withdrawn (Foreground deletion, until no pod is left) for this reason.
@@ -37,11 +41,25 @@ impl Plan {
         self.decisions.iter().find(|decision| decision.uid == uid)
     }
 
+    /// The lane's threshold; none while nothing is decided.
+    #[must_use]
+    pub fn threshold(&self) -> Option<u32> {
+        self.repositories.first()?.threshold
+    }
+
+    /// Whether a batch would fire now if nobody else wrote to the repository: its wait is to be recorded.
+    #[must_use]
+    pub fn waits_for_writers(&self) -> bool {
+        let waits = |wait| matches!(wait, Some(Wait::WritersRunning(_) | Wait::WritersFirst(_)));
+        self.decisions.iter().any(|d| waits(d.not_yet))
+    }
+
     /// Whether nothing has to be written, released, withdrawn or created.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.fire.is_none()
             && self.withdraw.is_none()
+            && self.latch == LaneLatchChange::Keep
             && self.repositories.iter().all(RepositoryPlan::is_settled)
             && self
                 .decisions
@@ -117,7 +135,7 @@ pub struct RepositoryPlan {
     pub key: RepositoryKey,
     /// What to do with `status.deletionProtection.acknowledgement`.
     pub acknowledgement: AcknowledgementChange,
-    /// The annotation is not an RFC 3339 time: event `InvalidMassDeletionAck` (once for each value), the
+    /// The annotation is not an RFC 3339 time, or too far ahead: event `InvalidMassDeletionAck` (once for each value), the
     /// breaker stays armed.
     pub invalid_acknowledgement: Option<String>,
     /// What to do with `status.deletionProtection.heldThrough`.
@@ -125,6 +143,8 @@ pub struct RepositoryPlan {
     /// The lane's threshold: the smallest that is not 0; 0 if the breaker is off. `None` while the caches are
     /// cold or another manager is alive: then no condition is written either.
     pub threshold: Option<u32>,
+    /// The sliding window that is reached, if one is.
+    pub window: Option<Reached>,
     /// Pending deletions of the lane that count against the threshold.
     pub count: usize,
     /// What is held on this object; none: `MassDeletionHeld` is False.
@@ -138,14 +158,21 @@ impl RepositoryPlan {
         self.acknowledgement == AcknowledgementChange::Keep && self.held_through == LatchChange::Keep
     }
 
+    /// Whether what is pending is at the threshold by itself.
+    #[must_use]
+    pub fn is_at_threshold(&self) -> bool {
+        self.threshold
+            .is_some_and(|threshold| is_at(self.count, threshold))
+    }
+
     /// Status and reason of the condition `MassDeletionHeld`; none: leave it as it is.
     #[must_use]
     pub fn condition(&self) -> Option<(bool, &'static str)> {
         self.threshold?;
-        Some(if self.hold.is_some() {
-            (true, "ThresholdExceeded")
-        } else {
-            (false, "BelowThreshold")
+        Some(match (&self.hold, self.window) {
+            (Some(_), Some(_)) if !self.is_at_threshold() => (true, "SlidingWindowExceeded"),
+            (Some(_), _) => (true, "ThresholdExceeded"),
+            (None, _) => (false, "BelowThreshold"),
         })
     }
 }
@@ -158,6 +185,17 @@ pub enum AcknowledgementChange {
     /// Write this one, before anything depends on it.
     Record(RecordedAcknowledgement),
     /// The annotation is gone or unreadable: remove the record.
+    Forget,
+}
+
+/// What to do with the lane's own memory of a hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneLatchChange {
+    /// It is right as it is.
+    Keep,
+    /// Write this one, before the first member is marked.
+    Write(LaneLatch),
+    /// No latched member is pending: remove it, last.
     Forget,
 }
 

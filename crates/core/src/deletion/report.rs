@@ -7,8 +7,10 @@
 
 use super::ack::Acknowledgement;
 use super::breaker::Breaker;
-use super::facts::{HeldCondition, MemberFacts, RepositoryFacts};
-use super::plan::{AcknowledgementChange, Decision, HeldChange, Hold, LatchChange, Plan, RepositoryPlan};
+use super::facts::{HeldCondition, LaneLatch, MemberFacts, RepositoryFacts};
+use super::plan::{
+    AcknowledgementChange, Decision, HeldChange, Hold, LaneLatchChange, LatchChange, Plan, RepositoryPlan,
+};
 use super::verdict::{Rule, Verdict, Wait};
 use super::wave::{Judged, LaneFacts};
 use jiff::Timestamp;
@@ -36,12 +38,14 @@ pub(super) fn undecided(
         invalid_acknowledgement: None,
         held_through: LatchChange::Keep,
         threshold: None,
+        window: None,
         count: 0,
         hold: None,
     };
     Plan {
         decisions: members.iter().map(decide).collect(),
         repositories: repositories.iter().map(plan).collect(),
+        latch: LaneLatchChange::Keep,
         fire: None,
         withdraw: None,
         wake_at: Some(wake_at),
@@ -55,6 +59,7 @@ impl LaneFacts<'_> {
         judged: &[Judged<'_>],
         acknowledgements: Vec<Acknowledgement>,
         breaker: Breaker,
+        latch_needed: bool,
         now: Timestamp,
     ) -> Vec<RepositoryPlan> {
         let mut holds: Vec<Option<Hold>> = vec![None; self.repositories.len()];
@@ -83,9 +88,6 @@ impl LaneFacts<'_> {
                 }
             }
         }
-        let latch_needed = judged
-            .iter()
-            .any(|member| member.latched && member.could_be_destructive);
         self.repositories
             .iter()
             .zip(acknowledgements)
@@ -101,11 +103,44 @@ impl LaneFacts<'_> {
                     None if facts.held_through.is_some() && !latch_needed => LatchChange::Clear,
                     Some(_) | None => LatchChange::Keep,
                 },
-                threshold: Some(breaker.threshold),
+                threshold: Some(match (&hold, breaker.threshold) {
+                    // Held by the threshold of an object that went.
+                    (Some(_), 0) => breaker.latch_threshold,
+                    (_, threshold) => threshold,
+                }),
+                window: breaker.window,
                 count: breaker.count,
                 hold,
             })
             .collect()
+    }
+
+    /// What the lane itself has to remember beside the objects it may lose.
+    pub(super) fn lane_latch(
+        &self,
+        plans: &[RepositoryPlan],
+        latch_needed: bool,
+        known: Option<&LaneLatch>,
+    ) -> LaneLatchChange {
+        if !latch_needed && plans.iter().all(|plan| plan.hold.is_none()) {
+            return match known {
+                Some(_) => LaneLatchChange::Forget,
+                None => LaneLatchChange::Keep,
+            };
+        }
+        let raised = plans.iter().filter_map(|plan| match plan.held_through {
+            LatchChange::Raise(through) => Some(through),
+            LatchChange::Keep | LatchChange::Clear => None,
+        });
+        let wanted = LaneLatch {
+            held_through: raised.chain(self.held_through).max(),
+            thresholds: self.thresholds.clone(),
+        };
+        if known == Some(&wanted) {
+            LaneLatchChange::Keep
+        } else {
+            LaneLatchChange::Write(wanted)
+        }
     }
 }
 

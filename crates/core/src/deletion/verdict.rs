@@ -252,9 +252,13 @@ pub enum Wait {
     Withdrawing,
     /// As many batch Jobs as allowed run in the cluster.
     JobCapReached,
+    /// Others write to the repository, whose deletions need silence; it fires then at the latest.
+    WritersRunning(Timestamp),
+    /// Writers that the last batch held back go first, until then at the latest.
+    WritersFirst(Timestamp),
     /// It is eligible, and rides in a later batch.
     NextBatch,
-    /// It is eligible, but without a pin it rides alone, in a later batch.
+    /// It is eligible, but rides alone, in a later batch: it has no pin, or no mover survived it.
     RidesAlone,
 }
 
@@ -289,6 +293,8 @@ impl Wait {
             Self::JobNotStarted => "JobNotStarted",
             Self::Withdrawing => "Withdrawing",
             Self::JobCapReached => "JobCapReached",
+            Self::WritersRunning(_) => "WritersRunning",
+            Self::WritersFirst(_) => "WritersFirst",
             Self::NextBatch => "NextBatch",
             Self::RidesAlone => "RidesAlone",
         }

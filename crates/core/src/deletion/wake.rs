@@ -38,6 +38,10 @@ impl Wakes {
             Some(Wait::QuietWindow(until) | Wait::BackingOff(until) | Wait::RepositoryBackingOff(until)) => {
                 self.at(until);
             }
+            // The Jobs of others end by themselves, and that is no event of this lane.
+            Some(Wait::WritersRunning(until) | Wait::WritersFirst(until)) => {
+                self.at(until.min(self.recheck));
+            }
             // Something that could not be read, or that other lanes change: worth a look without an event.
             Some(
                 Wait::ForeignManager

@@ -9,15 +9,18 @@
 use super::ack::{self, Acknowledgement};
 use super::batch::{self, Candidate, after};
 use super::breaker::{self, Breaker};
-use super::facts::{Cache, Lane, LiveBatch, MemberFacts, OnNamespaceDelete, RepositoryFacts, Resolution};
+use super::facts::{
+    Cache, Lane, LiveBatch, MemberFacts, OnNamespaceDelete, RepositoryFacts, RepositoryKey, Resolution,
+};
 use super::guard::{self, Context, Guarded};
 use super::plan::{Batch, Plan};
 use super::report::undecided;
 use super::settings::Settings;
+use super::silence::{self, Turn, Writers};
 use super::verdict::{DeleteReason, HeldReason, Rule, Verdict, Wait, Withdraw};
 use super::wake::Wakes;
 use jiff::Timestamp;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Decides what becomes of every member of a lane, and whether a batch fires.
 #[must_use]
@@ -47,7 +50,7 @@ pub fn wave(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
     let facts = LaneFacts::new(lane, repositories, settings);
     let mut judged: Vec<Judged<'_>> = members.into_iter().map(|member| facts.guard(member)).collect();
     let acknowledgements = facts.acknowledgements(&judged, now);
-    let breaker = facts.count(&mut judged, &acknowledgements, &lane.unplaced);
+    let breaker = facts.count(&mut judged, &acknowledgements, lane, now);
     for member in &mut judged {
         member.meet(breaker);
     }
@@ -59,13 +62,16 @@ pub fn wave(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
     for member in &judged {
         wakes.waits(member.verdict, member.not_yet);
     }
-    let plans = facts.repository_plans(&judged, acknowledgements, breaker, now);
+    let latch_needed = judged.iter().any(|m| m.latched && m.could_be_destructive);
+    let plans = facts.repository_plans(&judged, acknowledgements, breaker, latch_needed, now);
+    let latch = facts.lane_latch(&plans, latch_needed, lane.latch.as_ref());
     Plan {
         decisions: judged
             .into_iter()
             .map(|member| member.decide(&facts.repositories))
             .collect(),
         repositories: plans,
+        latch,
         fire,
         withdraw,
         wake_at: wakes.earliest(),
@@ -95,8 +101,12 @@ pub(super) struct LaneFacts<'a> {
     pub(super) api_going_away: bool,
     pub(super) held_through: Option<Timestamp>,
     pub(super) job_cap_reached: bool,
+    pub(super) most_members: Option<usize>,
+    pub(super) writers: Option<&'a Writers>,
     pub(super) settings: &'a Settings,
     pub(super) threshold: u32,
+    /// Thresholds of the lane's objects, those included that it remembers and that are gone.
+    pub(super) thresholds: BTreeMap<RepositoryKey, u32>,
 }
 
 /// One member on its way through the rules.
@@ -115,11 +125,23 @@ pub(super) struct Judged<'a> {
 
 impl<'a> LaneFacts<'a> {
     fn new(lane: &'a Lane, repositories: Vec<&'a RepositoryFacts>, settings: &'a Settings) -> Self {
+        let mut thresholds = lane
+            .latch
+            .as_ref()
+            .map(|latch| latch.thresholds.clone())
+            .unwrap_or_default();
+        for repository in &repositories {
+            let threshold = repository.threshold.unwrap_or(settings.default_threshold);
+            thresholds.insert(repository.key.clone(), threshold);
+        }
         Self {
             held_through: repositories
                 .iter()
-                .filter_map(|repository| repository.held_through)
+                .map(|repository| repository.held_through)
+                .chain(lane.latch.as_ref().map(|latch| latch.held_through))
+                .flatten()
                 .max(),
+            thresholds,
             repositories,
             live: lane.live.as_ref(),
             live_members: lane
@@ -129,6 +151,8 @@ impl<'a> LaneFacts<'a> {
                 .collect(),
             api_going_away: lane.api_going_away,
             job_cap_reached: settings.max_jobs != 0 && lane.live_jobs_in_cluster >= settings.max_jobs,
+            most_members: lane.most_members,
+            writers: lane.writers.as_ref(),
             threshold: breaker::strictest_threshold(&lane.repositories, settings),
             settings,
         }
@@ -206,10 +230,11 @@ impl<'a> LaneFacts<'a> {
         &self,
         judged: &mut [Judged<'_>],
         acknowledgements: &[Acknowledgement],
-        unplaced: &[MemberFacts],
+        lane: &Lane,
+        now: Timestamp,
     ) -> Breaker {
         let mut count = 0;
-        for member in judged {
+        for member in judged.iter_mut() {
             // One that is pinned elsewhere needs the acknowledgement of that object, and is not deleted here anyway.
             let pinned_here = match (&member.member.pin, &member.member.repository) {
                 (Some(pin), Resolution::Resolved(key)) => pin == key,
@@ -233,16 +258,28 @@ impl<'a> LaneFacts<'a> {
         } else {
             OnNamespaceDelete::Unknown
         };
-        for member in unplaced {
+        for member in &lane.unplaced {
             let context = Context {
                 on_namespace_delete: widest,
                 ..self.context(member, None)
             };
             count += usize::from(guard::could_be_destructive(member, &context));
         }
+        let pending: HashSet<&str> = judged.iter().map(|m| m.member.uid.as_str()).collect();
         Breaker {
             threshold: self.threshold,
             count,
+            latch_threshold: breaker::strictest(
+                self.thresholds.values().map(|threshold| Some(*threshold)),
+                self.settings.default_threshold,
+            ),
+            window: breaker::reached(
+                self.repositories.iter().filter_map(|r| r.sliding_window),
+                &lane.fired,
+                |uid| pending.contains(uid),
+                count,
+                now,
+            ),
         }
     }
 
@@ -311,17 +348,25 @@ impl<'a> LaneFacts<'a> {
         }
         let mut ready: Vec<Candidate<'a>> = Vec::new();
         let windows = batch::quiet_window(&candidates, self.settings, now);
+        let writers = self
+            .writers
+            .and_then(|writers| match silence::turn(writers, now) {
+                Turn::Alone | Turn::BesideWriters => None,
+                Turn::AfterWriters(until) => Some(Wait::WritersRunning(until)),
+                Turn::WritersFirst(until) => Some(Wait::WritersFirst(until)),
+            });
         for ((position, candidate), window) in eligible.into_iter().zip(candidates).zip(windows) {
             judged[position].not_yet = match window {
                 Some(until) => Some(Wait::QuietWindow(until)),
                 None if self.job_cap_reached => Some(Wait::JobCapReached),
+                None if writers.is_some() => writers,
                 None => {
                     ready.push(candidate);
                     Some(batch::left_behind(&candidate))
                 }
             };
         }
-        let fire = batch::cut(&ready, self.settings)?;
+        let fire = batch::cut(&ready, self.settings, self.most_members)?;
         let riding: HashSet<&str> = fire.members.iter().map(String::as_str).collect();
         for member in judged
             .iter_mut()

@@ -27,9 +27,9 @@ fn case_19_covered_members_do_not_count() {
 }
 
 #[test]
-fn case_22_design_a_value_in_the_future_is_clamped_once_and_covers_only_what_was_pending() {
+fn case_22_design_a_value_a_little_ahead_is_clamped_once_and_covers_only_what_was_pending() {
     let mut lane = lane(members(10, 100));
-    lane.repositories[0].acknowledgement = Some(t(50_000).to_string());
+    lane.repositories[0].acknowledgement = Some(t(1_250).to_string());
     let plan = decide(&lane);
     let AcknowledgementChange::Record(record) = &plan.repositories[0].acknowledgement else {
         panic!("recorded first: {plan:?}")
@@ -57,7 +57,7 @@ fn case_22_design_a_value_in_the_future_is_clamped_once_and_covers_only_what_was
 #[test]
 fn case_22_an_api_server_clock_ahead_of_ours_does_not_leave_pending_members_uncovered() {
     let mut lane = lane(members(10, 1_030));
-    lane.repositories[0].acknowledgement = Some(t(50_000).to_string());
+    lane.repositories[0].acknowledgement = Some(t(1_330).to_string());
     let plan = decide(&lane);
     let AcknowledgementChange::Record(record) = &plan.repositories[0].acknowledgement else {
         panic!()
@@ -178,4 +178,52 @@ fn an_acknowledgement_does_not_cover_what_is_pinned_to_another_object() {
     assert_eq!(of(&plan, "a").verdict.wait(), Some(Wait::RepositoryMismatch));
     assert!(of(&plan, "b").verdict.is_held(), "{:?}", of(&plan, "b"));
     assert!(plan.repositories.iter().all(|repository| repository.count == 2));
+}
+
+/// In a manifest that is applied again and again, with a Repository that is made anew, it would release every wave.
+#[test]
+fn case_22_a_value_further_ahead_than_clocks_differ_is_refused_and_stays_refused() {
+    let mut lane = lane(members(10, 100));
+    for (ahead, refused) in [(300, false), (301, true), (1_000_000, true)] {
+        lane.repositories[0].acknowledgement = Some(t(1_000 + ahead).to_string());
+        let plan = decide(&lane);
+        assert_eq!(
+            plan.repositories[0].invalid_acknowledgement.is_some(),
+            refused,
+            "{ahead}"
+        );
+        let recorded = matches!(
+            plan.repositories[0].acknowledgement,
+            AcknowledgementChange::Record(_)
+        );
+        assert_eq!(recorded, !refused, "{ahead}");
+        assert_eq!(held(&plan), 10);
+    }
+    // Its time comes, and it was refused before: it covers nothing that nobody had seen.
+    lane.repositories[0].refused_acknowledgement = lane.repositories[0].acknowledgement.clone();
+    lane.members = members(10, 1_000_900);
+    let later = wave(&lane, &Settings::default(), t(1_001_500));
+    assert!(later.repositories[0].invalid_acknowledgement.is_some());
+    assert_eq!(later.repositories[0].acknowledgement, AcknowledgementChange::Keep);
+    assert_eq!((held(&later), later.fire), (10, None));
+    // Another value is another decision.
+    lane.repositories[0].acknowledgement = Some(t(1_000_900).to_string());
+    let asked = wave(&lane, &Settings::default(), t(1_001_500));
+    assert!(matches!(
+        asked.repositories[0].acknowledgement,
+        AcknowledgementChange::Record(_)
+    ));
+}
+
+/// What was recorded before a release that refuses such values stays in force.
+#[test]
+fn a_recorded_value_is_in_force_however_far_ahead_it_was() {
+    let mut lane = lane(members(10, 100));
+    lane.repositories[0].acknowledgement = Some(t(50_000).to_string());
+    lane.repositories[0].recorded_acknowledgement = Some(RecordedAcknowledgement {
+        value: t(50_000).to_string(),
+        effective: t(100),
+        seen_at: t(900),
+    });
+    assert_eq!(fired(&decide(&lane)).len(), 10);
 }

@@ -315,3 +315,84 @@ fn a_batch_is_of_one_repository_object() {
     assert_eq!(plan.fire.as_ref().unwrap().repository, other());
     assert_eq!(of(&plan, "m0001").not_yet, Some(Wait::NextBatch));
 }
+
+#[test]
+fn what_fits_exactly_rides() {
+    let exact = Settings::default().max_bytes;
+    let mut one = lane(vec![MemberFacts {
+        document_bytes: exact,
+        ..member("a", 100)
+    }]);
+    assert_eq!(fired(&decide(&one)), ["a"]);
+    one.members[0].document_bytes = exact / 2;
+    one.members.push(MemberFacts {
+        document_bytes: exact - exact / 2,
+        ..member("b", 101)
+    });
+    assert_eq!(fired(&decide(&one)).len(), 2);
+    one.members[1].document_bytes += 1;
+    assert_eq!(fired(&decide(&one)), ["a"], "a byte too many");
+}
+
+/// Neither the one without a pin nor the one that was tried makes the others' window older than their own.
+#[test]
+fn the_window_of_the_others_is_not_shortened_by_what_does_not_wait_with_them() {
+    let unpinned = MemberFacts {
+        pin: None,
+        first_seen: t(50),
+        ..member("a", 100)
+    };
+    let tried = MemberFacts {
+        attempts: 1,
+        first_seen: t(50),
+        ..member("b", 100)
+    };
+    for beside in [unpinned, tried] {
+        let lane = lane(vec![beside, member("c", 105)]);
+        let plan = at(&lane, 110);
+        assert_eq!(of(&plan, "c").not_yet, Some(Wait::QuietWindow(t(115))));
+    }
+}
+
+#[test]
+fn a_plan_is_settled_only_when_there_is_nothing_to_write() {
+    let settled = |lane: &Lane| decide(lane).is_settled();
+    assert!(settled(&lane(vec![])));
+    // Releases; fires; marks; records; forgets.
+    assert!(!settled(&lane(vec![MemberFacts {
+        skip: true,
+        ..member("a", 100)
+    }])));
+    assert!(!settled(&lane(vec![member("a", 100)])));
+    let waiting = MemberFacts {
+        sharing: Sharing::Unknown,
+        ..member("a", 100)
+    };
+    assert!(settled(&lane(vec![waiting.clone()])));
+    let held = MemberFacts {
+        held: HeldCondition::Held { since: t(100) },
+        ..member("a", 100)
+    };
+    let memory = |threshold| {
+        Some(LaneLatch {
+            held_through: Some(t(100)),
+            thresholds: [(nas(), threshold)].into(),
+        })
+    };
+    let mut known = lane(vec![held]);
+    known.repositories[0].held_through = Some(t(100));
+    known.latch = memory(10);
+    assert!(settled(&known));
+    known.latch = memory(9);
+    assert!(!settled(&known), "the lane's memory is out of date");
+    known.latch = memory(10);
+    known.repositories[0].held_through = None;
+    assert!(!settled(&known), "the latch is to be raised");
+    let mut acknowledged = lane(vec![waiting]);
+    acknowledged.repositories[0].acknowledgement = Some(t(50).to_string());
+    assert!(!settled(&acknowledged), "to be recorded first");
+    let mut marked = lane(members(10, 100));
+    marked.repositories[0].held_through = Some(t(100));
+    marked.latch = memory(10);
+    assert!(!settled(&marked), "held and not marked yet");
+}

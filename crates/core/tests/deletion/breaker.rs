@@ -418,3 +418,148 @@ fn namespaces_of_a_hold_are_counted() {
     assert_eq!(hold.held, 10);
     assert_eq!(hold.since, now());
 }
+
+fn window(threshold: u32) -> Option<SlidingWindow> {
+    Some(SlidingWindow {
+        duration: jiff::SignedDuration::from_secs(600),
+        threshold,
+    })
+}
+
+fn carried_out(count: usize, seconds_ago: i64) -> Vec<Fired> {
+    let one = |n| Fired {
+        uid: format!("uid-before-{n}"),
+        at: t(1000 - seconds_ago),
+    };
+    (0..count).map(one).collect()
+}
+
+/// One at a time, each below the threshold, is a mass deletion all the same.
+#[test]
+fn a_sliding_window_holds_the_slow_trickle_and_nothing_without_it() {
+    let mut lane = lane(members(1, 100));
+    lane.fired = carried_out(11, 60);
+    assert_eq!(fired(&decide(&lane)).len(), 1, "off by default");
+    lane.repositories[0].sliding_window = window(13);
+    assert_eq!(fired(&decide(&lane)).len(), 1, "12 of 13");
+    lane.repositories[0].sliding_window = window(12);
+    let plan = decide(&lane);
+    assert_eq!((held(&plan), &plan.fire), (1, &None));
+    assert_eq!(
+        plan.repositories[0].condition(),
+        Some((true, "SlidingWindowExceeded"))
+    );
+    let text = messages::mass_deletion(crate::words::WORDS, &plan.repositories[0]).unwrap();
+    assert!(text.contains("11 were carried out in the last 10m"), "{text}");
+    assert!(text.contains("slidingWindow.threshold is 12"), "{text}");
+    assert_eq!(plan.repositories[0].held_through, LatchChange::Raise(t(100)));
+}
+
+#[test]
+fn a_sliding_window_forgets_what_is_older_and_counts_nothing_twice() {
+    let mut lane = lane(members(2, 100));
+    lane.repositories[0].sliding_window = window(4);
+    lane.fired = carried_out(3, 600);
+    assert_eq!(held(&decide(&lane)), 0, "600 s ago is no longer within 600 s");
+    lane.fired = carried_out(3, 599);
+    assert_eq!(held(&decide(&lane)), 2);
+    // Fired, failed, and pending again.
+    lane.fired = lane
+        .members
+        .iter()
+        .map(|m| Fired {
+            uid: m.uid.clone(),
+            at: t(990),
+        })
+        .collect();
+    assert_eq!(held(&decide(&lane)), 0);
+}
+
+#[test]
+fn a_hold_by_the_sliding_window_latches_and_ends_by_an_acknowledgement() {
+    let mut lane = lane(members(1, 100));
+    lane.repositories[0].sliding_window = window(2);
+    lane.fired = carried_out(1, 60);
+    assert_eq!(held(&decide(&lane)), 1);
+    lane.repositories[0].held_through = Some(t(100));
+    lane.fired.clear();
+    assert_eq!(held(&decide(&lane)), 1, "the window moved on, the hold did not");
+    acknowledge(&mut lane.repositories[0], 100);
+    assert_eq!(fired(&decide(&lane)).len(), 1);
+}
+
+#[test]
+fn prunes_are_not_held_by_a_sliding_window() {
+    let mut lane = lane(vec![prune("p", 100)]);
+    lane.repositories[0].sliding_window = window(1);
+    lane.fired = carried_out(5, 60);
+    assert_eq!(fired(&decide(&lane)).len(), 1);
+}
+
+/// Of two objects over one bucket the stricter one is deleted: the other's wave stays held.
+#[test]
+fn a_repository_object_that_goes_takes_neither_latch_nor_threshold_with_it() {
+    let mut lane = lane_with_threshold(3, members(5, 100));
+    for member in &mut lane.members {
+        (member.pin, member.repository) = (Some(other()), Resolution::Resolved(other()));
+    }
+    lane.repositories.push(RepositoryFacts {
+        threshold: Some(0),
+        ..repository(other())
+    });
+    let plan = decide(&lane);
+    assert_eq!(held(&plan), 5);
+    let LaneLatchChange::Write(latch) = plan.latch else {
+        panic!("written before the first member is marked: {:?}", plan.latch)
+    };
+    assert_eq!(latch.held_through, Some(t(100)));
+    assert_eq!(latch.thresholds, [(nas(), 3), (other(), 0)].into());
+    lane.repositories.remove(0);
+    assert_eq!(fired(&decide(&lane)).len(), 5, "without it");
+    lane.latch = Some(latch);
+    let plan = decide(&lane);
+    assert_eq!((held(&plan), plan.latch), (5, LaneLatchChange::Keep));
+    assert_eq!(plan.repositories[0].threshold, Some(3));
+    // The person who may acknowledge does so on the object that is left.
+    acknowledge(&mut lane.repositories[0], 100);
+    assert_eq!(fired(&decide(&lane)).len(), 5);
+}
+
+#[test]
+fn threshold_zero_on_every_object_that_is_left_ends_a_hold_of_its_own() {
+    let mut lane = lane_with_threshold(0, members(5, 100));
+    lane.latch = Some(LaneLatch {
+        held_through: Some(t(100)),
+        thresholds: [(nas(), 3)].into(),
+    });
+    assert_eq!(
+        fired(&decide(&lane)).len(),
+        5,
+        "it is the object's own threshold that changed"
+    );
+}
+
+#[test]
+fn the_lanes_memory_goes_when_nothing_of_the_wave_is_pending() {
+    let memory = LaneLatch {
+        held_through: Some(t(100)),
+        thresholds: [(nas(), 3)].into(),
+    };
+    let mut lane = lane_with_threshold(3, members(1, 101));
+    lane.latch = Some(memory.clone());
+    assert_eq!(decide(&lane).latch, LaneLatchChange::Forget);
+    lane.latch = None;
+    assert_eq!(decide(&lane).latch, LaneLatchChange::Keep);
+    // A higher threshold of an object that is there is remembered as it is now.
+    let mut lane = lane_with_threshold(50, members(1, 100));
+    lane.latch = Some(memory);
+    let plan = decide(&lane);
+    assert_eq!(held(&plan), 1);
+    assert_eq!(
+        plan.latch,
+        LaneLatchChange::Write(LaneLatch {
+            held_through: Some(t(100)),
+            thresholds: [(nas(), 50)].into(),
+        })
+    );
+}

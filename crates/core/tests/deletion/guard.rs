@@ -1,7 +1,7 @@
 //! Rules 1 to 8: the decision table.
 
 use crate::support::*;
-use holdfast_core::deletion::guard::{Origin, effective_policy};
+use holdfast_core::deletion::guard::{Origin, effective_cascade, effective_policy};
 use holdfast_core::deletion::*;
 
 const KEPT_BY_SCHEDULE: Verdict = Verdict::Retain(RetainReason::ScheduleDelete);
@@ -629,4 +629,31 @@ fn values_of_a_newer_version_hold_and_touch_nothing() {
         alone(owned(Owner::Gone, Cascade::Unknown)),
         Verdict::Wait(Wait::CascadeUnreadable)
     );
+}
+
+/// An edit of the schedule that has not reached its Snapshots yet keeps their data; none of it ever deletes more.
+#[test]
+fn the_stricter_of_snapshot_and_schedule_is_the_cascade() {
+    let all = [
+        None,
+        Some(Cascade::Retain),
+        Some(Cascade::Delete),
+        Some(Cascade::Unknown),
+    ];
+    for own in all {
+        for schedule in all {
+            let both = [
+                own.unwrap_or(Cascade::Retain),
+                schedule.unwrap_or(Cascade::Delete),
+            ];
+            let wanted = if both.contains(&Cascade::Retain) {
+                Cascade::Retain
+            } else if both.contains(&Cascade::Unknown) {
+                Cascade::Unknown
+            } else {
+                Cascade::Delete
+            };
+            assert_eq!(effective_cascade(own, schedule), wanted, "{own:?} {schedule:?}");
+        }
+    }
 }

@@ -141,9 +141,20 @@ fn any_repository(key: RepositoryKey) -> impl Strategy<Value = RepositoryFacts> 
         any::<bool>(),
         select(vec![None, None, Some(t(510)), Some(t(530))]),
         select(vec![None, None, None, Some(t(1200))]),
+        prop::option::weighted(0.2, 1_u32..12),
     )
         .prop_map(
-            move |(threshold, on_namespace_delete, suspend, connected, ack, recorded, through, backoff)| {
+            move |(
+                threshold,
+                on_namespace_delete,
+                suspend,
+                connected,
+                ack,
+                recorded,
+                through,
+                backoff,
+                window,
+            )| {
                 let recorded = ack
                     .as_ref()
                     .filter(|_| recorded)
@@ -159,6 +170,11 @@ fn any_repository(key: RepositoryKey) -> impl Strategy<Value = RepositoryFacts> 
                     suspend,
                     connected,
                     acknowledgement: ack,
+                    sliding_window: window.map(|threshold| SlidingWindow {
+                        duration: jiff::SignedDuration::from_secs(300),
+                        threshold,
+                    }),
+                    refused_acknowledgement: None,
                     recorded_acknowledgement: recorded,
                     held_through: through,
                     backoff_until: backoff,
@@ -167,18 +183,25 @@ fn any_repository(key: RepositoryKey) -> impl Strategy<Value = RepositoryFacts> 
         )
 }
 
+/// An object that went during a hold.
+fn gone() -> RepositoryKey {
+    RepositoryKey::ClusterRepository { name: "gone".into() }
+}
+
 fn any_lane() -> impl Strategy<Value = Lane> {
     (
         any_repository(nas()),
         prop::option::weighted(0.3, any_repository(other())),
-        vec(any_member(), 0..40),
+        prop_oneof![8 => vec(any_member(), 0..8), 1 => vec(any_member(), 0..40)],
         vec(any_member(), 0..3),
         prop::option::weighted(0.3, (any::<bool>(), 1_usize..6)),
         prop::bool::weighted(0.02),
         prop::bool::weighted(0.02),
+        prop::option::weighted(0.15, (select(vec![None, Some(t(515))]), 0_u32..9)),
+        vec(0_i64..600, 0..6),
     )
         .prop_map(
-            |(first, second, mut members, mut unplaced, live_batch, cold, foreign)| {
+            |(first, second, mut members, mut unplaced, live_batch, cold, foreign, latch, fired)| {
                 for (n, member) in members.iter_mut().enumerate() {
                     member.uid = format!("uid-m{n}");
                     member.name = format!("m{n}");
@@ -192,6 +215,18 @@ fn any_lane() -> impl Strategy<Value = Lane> {
                     ..live("snapdel-nas-0", &[], started)
                 });
                 Lane {
+                    latch: latch.map(|(held_through, threshold)| LaneLatch {
+                        held_through,
+                        thresholds: [(gone(), threshold)].into(),
+                    }),
+                    fired: fired
+                        .into_iter()
+                        .enumerate()
+                        .map(|(n, ago)| Fired {
+                            uid: format!("uid-f{n}"),
+                            at: t(1000 - ago),
+                        })
+                        .collect(),
                     repositories: std::iter::once(first).chain(second).collect(),
                     members,
                     unplaced,
@@ -209,7 +244,13 @@ fn find<'a>(lane: &'a Lane, uid: &str) -> &'a MemberFacts {
 }
 
 fn is_latched(lane: &Lane, m: &MemberFacts) -> bool {
-    let through = lane.repositories.iter().filter_map(|r| r.held_through).max();
+    let kept = lane.latch.as_ref().and_then(|latch| latch.held_through);
+    let through = lane
+        .repositories
+        .iter()
+        .filter_map(|r| r.held_through)
+        .chain(kept)
+        .max();
     let stamped_before = !m.restamped
         && !matches!(m.stamp, Stamp::None | Stamp::Unknown)
         && m.pruned_at
@@ -232,6 +273,20 @@ fn breaker_is_off(lane: &Lane) -> bool {
     lane.repositories.iter().all(|r| r.threshold == Some(0))
 }
 
+/// Off also for what was held: no object that went during the hold says otherwise.
+fn latch_is_off(lane: &Lane) -> bool {
+    let remembered = lane.latch.iter().flat_map(|latch| &latch.thresholds);
+    breaker_is_off(lane)
+        && remembered
+            .filter(|(key, _)| **key == gone())
+            .all(|(_, n)| *n == 0)
+}
+
+fn fired_lately(lane: &Lane) -> usize {
+    let since = now() - jiff::SignedDuration::from_secs(300);
+    lane.fired.iter().filter(|f| f.at > since).count()
+}
+
 /// What a controller would have done when the plan is applied and its Job has deleted everything.
 fn apply(lane: &mut Lane, plan: &Plan) {
     for (key, plan) in plan.repositories.iter().map(|p| (&p.key, p)) {
@@ -246,6 +301,11 @@ fn apply(lane: &mut Lane, plan: &Plan) {
             LatchChange::Raise(time) => facts.held_through = Some(time),
             LatchChange::Clear => facts.held_through = None,
         }
+    }
+    match &plan.latch {
+        LaneLatchChange::Keep => {}
+        LaneLatchChange::Write(latch) => lane.latch = Some(latch.clone()),
+        LaneLatchChange::Forget => lane.latch = None,
     }
     let riding: Vec<&str> = plan
         .fire
@@ -266,8 +326,27 @@ fn apply(lane: &mut Lane, plan: &Plan) {
     }
 }
 
+/// Cases of each property.
+const CASES: u32 = 9_200;
+
+/// `HOLDFAST_EVERY`, as in the second statement: fewer can only find less.
+fn cases() -> u32 {
+    let every = std::env::var("HOLDFAST_EVERY").ok().and_then(|n| n.parse().ok());
+    CASES / every.unwrap_or(1)
+}
+
+#[test]
+fn there_are_a_hundred_thousand_cases() {
+    let (_, properties) = include_str!("properties.rs")
+        .rsplit_once("\nproptest! {")
+        .unwrap();
+    let properties = properties.matches("#[test]").count();
+    println!("{properties} properties, {CASES} cases each");
+    assert!(properties * CASES as usize >= 100_000);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn promise_1_what_fires_had_every_right_to(lane in any_lane()) {
@@ -289,7 +368,14 @@ proptest! {
                 || m.pruned_at.is_some_and(|p| (p.as_second() - m.deleted_at.as_second()).abs() <= 60);
             let prune = matches!(m.stamp, Stamp::Retention | Stamp::FailedHistory) && fresh && !is_latched(&lane, m);
             let below = plan.repositories[0].count < plan.repositories[0].threshold.unwrap() as usize;
-            prop_assert!(prune || breaker_is_off(&lane) || is_covered(&lane, m) || (below && !is_latched(&lane, m)));
+            let off = if is_latched(&lane, m) { latch_is_off(&lane) } else { breaker_is_off(&lane) };
+            prop_assert!(prune || off || is_covered(&lane, m) || (below && !is_latched(&lane, m)));
+            if !prune && !off && !is_covered(&lane, m) {
+                for window in lane.repositories.iter().filter_map(|r| r.sliding_window) {
+                    let all = plan.repositories[0].count + fired_lately(&lane);
+                    prop_assert!(all < window.threshold as usize, "the slow trickle");
+                }
+            }
         }
     }
 
@@ -298,7 +384,23 @@ proptest! {
         let plan = decide(&lane);
         for uid in plan.fire.iter().flat_map(|b| &b.members) {
             let m = find(&lane, uid);
-            prop_assert!(!is_latched(&lane, m) || is_covered(&lane, m) || breaker_is_off(&lane));
+            prop_assert!(!is_latched(&lane, m) || is_covered(&lane, m) || latch_is_off(&lane));
+        }
+    }
+
+    #[test]
+    fn a_repository_object_that_goes_releases_nothing_of_the_others(lane in any_lane(), second in any_repository(other())) {
+        let mut lane = lane;
+        lane.repositories.truncate(1);
+        lane.repositories.push(second);
+        let before = decide(&lane);
+        let members = lane.members.clone();
+        apply(&mut lane, &before);
+        lane.members = members;
+        lane.repositories.pop();
+        let after = decide(&lane);
+        for uid in after.fire.iter().flat_map(|b| &b.members) {
+            prop_assert!(!before.decision(uid).unwrap().verdict.is_held() || is_covered(&lane, find(&lane, uid)));
         }
     }
 
@@ -398,7 +500,7 @@ proptest! {
             let plan = decide(&lane);
             for uid in plan.fire.iter().flat_map(|b| &b.members) {
                 let m = find(&lane, uid);
-                prop_assert!(!ever_held.contains(uid) || is_covered(&lane, m) || breaker_is_off(&lane));
+                prop_assert!(!ever_held.contains(uid) || is_covered(&lane, m) || latch_is_off(&lane));
             }
             ever_held.extend(plan.decisions.iter().filter(|d| d.verdict.is_held()).map(|d| d.uid.clone()));
             apply(&mut lane, &plan);

@@ -39,7 +39,9 @@ pub fn repository(key: RepositoryKey) -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: None,
+        sliding_window: None,
         recorded_acknowledgement: None,
+        refused_acknowledgement: None,
         held_through: None,
         backoff_until: None,
     }
@@ -74,6 +76,7 @@ pub fn member(name: &str, at: i64) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 200,
     }
 }

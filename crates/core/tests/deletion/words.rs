@@ -4,7 +4,7 @@ use crate::support::*;
 use holdfast_core::deletion::messages::*;
 use holdfast_core::deletion::*;
 
-const WORDS: Words<'static> = Words {
+pub const WORDS: Words<'static> = Words {
     allow_mass_deletion: "kopiur.home-operations.com/allow-mass-deletion",
     skip_snapshot_cleanup: "kopiur.home-operations.com/skip-snapshot-cleanup",
 };
@@ -165,4 +165,98 @@ fn waits() -> Vec<Wait> {
         Wait::NextBatch,
         Wait::RidesAlone,
     ]
+}
+
+#[test]
+fn a_repository_that_holds_nothing_says_how_near_it_is_or_that_there_is_no_breaker() {
+    let says = |lane: &Lane| mass_deletion(WORDS, &decide(lane).repositories[0]);
+    assert_eq!(
+        says(&lane(members(4, 0))).as_deref(),
+        Some("4 pending deletions, threshold 10; nothing is held.")
+    );
+    assert_eq!(
+        says(&lane_with_threshold(0, members(4, 0))).as_deref(),
+        Some("The breaker is switched off: threshold is 0.")
+    );
+    let mut cold = lane(members(4, 0));
+    cold.cache = Cache::Cold;
+    assert_eq!(says(&cold), None);
+}
+
+/// The longest first, eight of them, and how many more.
+#[test]
+fn a_hold_lists_at_most_eight_namespaces() {
+    let says = |namespaces: usize| {
+        let mut pending = members(20, 0);
+        for (n, member) in pending.iter_mut().enumerate() {
+            member.namespace = format!("ns{}", n % namespaces);
+        }
+        mass_deletion(WORDS, &decide(&lane(pending)).repositories[0]).unwrap()
+    };
+    let eight = says(8);
+    assert!(
+        eight.contains("ns0 (3), ns1 (3)") && eight.contains("ns7 (2)."),
+        "{eight}"
+    );
+    assert!(!eight.contains("more"), "{eight}");
+    let ten = says(10);
+    assert!(ten.contains("ns7 (2), 2 more."), "{ten}");
+}
+
+#[test]
+fn in_flight_says_whether_the_skip_annotation_came_too_late() {
+    let says = |skip: bool| {
+        let mut flying = lane(vec![MemberFacts {
+            skip,
+            ..member("a", 0)
+        }]);
+        flying.live = Some(live("snapdel-nas-0", &["a"], true));
+        let plan = decide(&flying);
+        describe(WORDS, &flying.members[0], &plan.decisions[0], None)
+    };
+    assert!(says(true).contains("came too late"), "{}", says(true));
+    assert!(!says(false).contains("too late") && says(false).contains("its result decides"));
+}
+
+#[test]
+fn what_is_let_go_says_why_and_that_the_repository_was_not_contacted() {
+    let says = |change: fn(&mut MemberFacts)| {
+        let mut one = member("a", 0);
+        change(&mut one);
+        let lane = lane(vec![one]);
+        let plan = decide(&lane);
+        describe(WORDS, &lane.members[0], &plan.decisions[0], None)
+    };
+    let skipped = says(|m| m.skip = true);
+    assert!(skipped.contains(WORDS.skip_snapshot_cleanup), "{skipped}");
+    assert!(skipped.contains("was not contacted"), "{skipped}");
+    for (why, text) in [
+        (says(|m| m.policy = Policy::Orphan), "deletionPolicy is Orphan"),
+        (
+            says(|m| m.namespace_state = NamespaceState::Terminating),
+            "set onNamespaceDelete: Delete",
+        ),
+        (
+            says(|m| m.place = Place::Terminating),
+            "no namespace in which a delete Job could run",
+        ),
+        (says(|m| m.repository = Resolution::Gone), "no longer exists"),
+    ] {
+        assert!(why.contains(text), "{text}: {why}");
+        assert!(why.contains("the data stays where it is"), "{why}");
+    }
+}
+
+#[test]
+fn a_withdrawn_job_says_why() {
+    assert!(withdrawn(Withdraw::NotStarted).contains("no container of the delete Job started in time"));
+    assert!(withdrawn(Withdraw::MemberNotDeletable).contains("may no longer be deleted"));
+}
+
+#[test]
+fn an_acknowledgement_that_is_ahead_says_so_and_one_that_is_no_time_too() {
+    let ahead = invalid_acknowledgement(WORDS, "2099-01-01T00:00:00Z");
+    assert!(ahead.contains("more than 5 minutes ahead"), "{ahead}");
+    let garbage = invalid_acknowledgement(WORDS, "yes");
+    assert!(garbage.contains("not an RFC 3339 time"), "{garbage}");
 }

@@ -105,6 +105,8 @@ fn repository(index: usize, facts: &Repository) -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: note(facts.note),
+        sliding_window: None,
+        refused_acknowledgement: None,
         recorded_acknowledgement: facts.record.map(|record| RecordedAcknowledgement {
             value: ack::render(time(record.value)),
             effective: time(record.effective),
@@ -168,6 +170,7 @@ fn member(index: usize, cache: &Cache, schedule: Schedule, at: u8) -> MemberFact
         place: Place::Fine,
         attempts: u32::from(object.tried),
         next_attempt_at: (object.next_attempt > 0).then(|| time(object.next_attempt)),
+        rides_alone: false,
         document_bytes: 200,
     }
 }

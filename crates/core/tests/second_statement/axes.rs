@@ -6,9 +6,9 @@
 //! **Assumes.** The member looked at is [`MEMBER`]; the others are there to be counted or to share its snapshot.
 
 use holdfast_core::deletion::{
-    Cache, Cascade, HeldCondition, Lane, LiveBatch, MemberFacts, NamespaceState, OnNamespaceDelete, OwnMover,
-    Owner, Place, Policy, RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, RepositoryKey,
-    Resolution, Settings, Sharing, Stamp,
+    Cache, Cascade, Fired, HeldCondition, Lane, LaneLatch, LiveBatch, MemberFacts, NamespaceState,
+    OnNamespaceDelete, OwnMover, Owner, Place, Policy, RecordedAcknowledgement, RecordedSnapshot,
+    RepositoryFacts, RepositoryKey, Resolution, Settings, Sharing, SlidingWindow, Stamp,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -79,6 +79,12 @@ axes! {
     Bytes: 2,
     /// Another pending member that records the same snapshot: none, one that waits, one that is deleted too.
     Twin: 3,
+    /// What the lane itself remembers: nothing; a hold up to the deletion, until just before it; the first of them with
+    /// the threshold of an object that went; with another threshold of its own object.
+    Memory: 5,
+    /// A sliding window: none; not reached; reached by fired ones; by one fired just now; they are too old; the only one
+    /// that was fired is pending again; reached on the other object.
+    Window: 7,
     /// A member that may still resolve to this lane: none, one that counts, one in a torn down namespace.
     Unplaced: 3,
 }
@@ -130,6 +136,7 @@ fn plain(uid: &str, at: i64) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 200,
     }
 }
@@ -192,7 +199,9 @@ fn repository(namespace: &str, threshold: Option<u32>) -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: None,
+        sliding_window: None,
         recorded_acknowledgement: None,
+        refused_acknowledgement: None,
         held_through: None,
         backoff_until: None,
     }
@@ -267,6 +276,7 @@ fn member(at: impl Fn(Axis) -> usize) -> MemberFacts {
         attempts: u32::from(at(Axis::Tries) > 0),
         next_attempt_at: [None, Some(t(999)), Some(t(1001))][at(Axis::Tries)],
         first_seen: [t(DELETED), t(990), t(991)][at(Axis::FirstSeen)],
+        rides_alone: false,
         document_bytes: [200, usize::MAX][at(Axis::Bytes)],
         ..plain(MEMBER, DELETED)
     };
@@ -352,8 +362,49 @@ pub fn build(point: &Point) -> (Lane, Settings) {
         started,
         created_at: t(990),
     };
+    let mut repositories = repositories(at);
+    let window = |threshold| {
+        Some(SlidingWindow {
+            duration: SignedDuration::from_secs(100),
+            threshold,
+        })
+    };
+    let fired = |uid: &str, seconds_ago: i64| Fired {
+        uid: uid.into(),
+        at: t(1000 - seconds_ago),
+    };
+    let mut fired_lately = Vec::new();
+    match at(Axis::Window) {
+        0 => {}
+        choice => {
+            let object = usize::from(choice == 6).min(repositories.len().saturating_sub(1));
+            if let Some(repository) = repositories.get_mut(object) {
+                repository.sliding_window = window(if choice == 1 { 9 } else { 2 });
+            }
+            fired_lately = match choice {
+                1 | 2 | 6 => vec![fired("uid-x", 50), fired("uid-y", 60)],
+                3 => vec![fired("uid-x", 99)],
+                4 => vec![fired("uid-x", 100), fired("uid-y", 101)],
+                _ => vec![fired(MEMBER, 50)],
+            };
+        }
+    }
+    let remember = |through: i64, thresholds: &[(&str, u32)]| LaneLatch {
+        held_through: Some(t(through)),
+        thresholds: thresholds.iter().map(|(name, n)| (key(name), *n)).collect(),
+    };
     let lane = Lane {
-        repositories: repositories(at),
+        most_members: None,
+        writers: None,
+        repositories,
+        latch: match at(Axis::Memory) {
+            0 => None,
+            1 => Some(remember(DELETED, &[])),
+            2 => Some(remember(DELETED - 1, &[])),
+            3 => Some(remember(DELETED, &[("own", 0), ("gone", 2)])),
+            _ => Some(remember(DELETED, &[("own", 2)])),
+        },
+        fired: fired_lately,
         members,
         unplaced: match at(Axis::Unplaced) {
             0 => Vec::new(),

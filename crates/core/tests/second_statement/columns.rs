@@ -174,8 +174,14 @@ pub fn latched(member: &MemberFacts, lane: &Lane) -> bool {
         }
     };
     let stamped_first = member.pruned_at.is_some_and(|at| at <= member.deleted_at);
-    let through = lane.repositories.iter().filter_map(|r| r.held_through).max();
-    let lanes_word = through.is_some_and(|through| member.deleted_at <= through);
+    // Said by an object of the lane, or kept by the lane from one that went.
+    let kept = lane.latch.as_ref().and_then(|latch| latch.held_through);
+    let mut said = lane
+        .repositories
+        .iter()
+        .filter_map(|r| r.held_through)
+        .chain(kept);
+    let lanes_word = said.any(|through| member.deleted_at <= through);
     own_word || (lanes_word && !(prune && stamped_first))
 }
 

@@ -85,6 +85,22 @@ pub const BLOCKS: &[Block] = &[
         ],
     },
     Block {
+        name: "rule 9: what the lane remembers, and the sliding window",
+        axes: &[
+            (Axis::Memory, ALL),
+            (Axis::Window, ALL),
+            (Axis::Threshold, ALL),
+            (Axis::Second, ALL),
+            (Axis::Others, ALL),
+            (Axis::Acknowledgement, &[0, 1]),
+            (Axis::Held, &[0, 1]),
+            (Axis::HeldThrough, &[0, 1, 2]),
+            (Axis::Stamp, &[0, 2]),
+            (Axis::StampTime, &[0, 2]),
+            (Axis::Resolution, &[0, 1, 8]),
+        ],
+    },
+    Block {
         name: "what keeps a deletion from firing now",
         axes: &[
             (Axis::Suspend, &[0, 1]),

@@ -8,7 +8,7 @@ use super::columns::{Asker, Columns, Home, certain, covered, latched, resolved};
 use super::rows::{Says, the_row};
 use holdfast_core::deletion::{
     Cache, DeleteReason, HeldReason, Lane, MemberFacts, NamespaceState, OnNamespaceDelete, OwnMover, Owner,
-    Rule, Settings, Verdict, Wait,
+    RepositoryKey, Rule, Settings, Verdict, Wait,
 };
 use jiff::Timestamp;
 
@@ -42,7 +42,7 @@ pub fn expect(lane: &Lane, settings: &Settings, now: Timestamp) -> (Vec<Expected
             let verdict = match row.says {
                 Says::Is(verdict) => verdict,
                 Says::Prune => Verdict::Delete(DeleteReason::OwnPrune),
-                Says::AskBreaker => breaker(member, lane, threshold(lane, settings), count),
+                Says::AskBreaker => breaker(member, lane, settings, count, now),
             };
             Expected {
                 verdict,
@@ -139,12 +139,43 @@ fn count(lane: &Lane) -> usize {
     placed.count() + unplaced.count()
 }
 
-fn breaker(member: &MemberFacts, lane: &Lane, threshold: usize, count: usize) -> Verdict {
+/// Whether anything still says that what was held stays held: an object of the lane whose threshold is not 0, or one
+/// that went since and that the lane remembers with such a threshold.
+fn binds(lane: &Lane, settings: &Settings) -> bool {
+    let there = |key: &RepositoryKey| lane.repositories.iter().any(|repository| repository.key == *key);
+    threshold(lane, settings) != 0
+        || lane.latch.iter().any(|latch| {
+            let gone = latch.thresholds.iter().filter(|(key, _)| !there(*key));
+            gone.map(|(_, threshold)| *threshold)
+                .any(|threshold| threshold != 0)
+        })
+}
+
+/// Whether a trickle has become a wave: what is pending and what was fired in the window, each once.
+fn window_is_full(lane: &Lane, count: usize, now: Timestamp) -> bool {
+    let pending = |uid: &str| lane.members.iter().any(|member| member.uid == uid);
+    lane.repositories
+        .iter()
+        .filter_map(|repository| repository.sliding_window)
+        .any(|window| {
+            let since = now.as_second() - window.duration.as_secs();
+            let fired = lane
+                .fired
+                .iter()
+                .filter(|f| f.at.as_second() > since && !pending(&f.uid));
+            fired.count() + count >= window.threshold as usize
+        })
+}
+
+fn breaker(member: &MemberFacts, lane: &Lane, settings: &Settings, count: usize, now: Timestamp) -> Verdict {
+    let threshold = threshold(lane, settings);
     if covered(member, lane) {
         Verdict::Delete(DeleteReason::Acknowledged)
+    } else if latched(member, lane) && binds(lane, settings) {
+        Verdict::Held(HeldReason::MassDeletionBreaker)
     } else if threshold == 0 {
         Verdict::Delete(DeleteReason::BreakerDisabled)
-    } else if latched(member, lane) || count >= threshold {
+    } else if count >= threshold || window_is_full(lane, count, now) {
         Verdict::Held(HeldReason::MassDeletionBreaker)
     } else {
         Verdict::Delete(DeleteReason::BelowThreshold)

@@ -118,6 +118,28 @@ async fn releasing_and_weakening_need_the_verb_acknowledge() -> Result<()> {
                 "the same threshold",
                 editor.patch(kind, name, threshold(json!(3))).await,
             )?;
+            let window = |duration: &str, threshold: u32| {
+                let window = json!({ "duration": duration, "threshold": threshold });
+                json!({ "spec": { "deletionProtection": { "slidingWindow": window } } })
+            };
+            let none = json!({ "spec": { "deletionProtection": { "slidingWindow": null } } });
+            allowed(
+                "a sliding window",
+                editor.patch(kind, name, window("1h", 20)).await,
+            )?;
+            for weak in [window("59m", 20), window("1h", 21), none.clone()] {
+                let answer = editor.patch(kind, name, weak.clone()).await;
+                let words: &[&str] = &[words, &["take away, shorten or raise"]].concat();
+                refused(&format!("from 20 in an hour to {weak}"), answer, words)?;
+            }
+            allowed(
+                "fewer in a longer time",
+                editor.patch(kind, name, window("120m", 19)).await,
+            )?;
+            allowed(
+                "no window by an administrator",
+                world.admin.patch(kind, name, none).await,
+            )?;
             allowed(
                 "Orphan",
                 editor.patch(kind, name, on_namespace_delete("Orphan")).await,
@@ -299,6 +321,71 @@ async fn an_approver_may() -> Result<()> {
             .annotate("Snapshot", NAME, names::PRUNED_BY, json!("retention"))
             .await;
         refused("a stamp", answer, &["verb prune"])
+    })
+    .await
+}
+
+/// Else whoever may edit a policy could have retention destroy what the breaker would hold.
+#[tokio::test]
+async fn allowing_a_mass_prune_needs_the_verb_acknowledge() -> Result<()> {
+    with("mass-prune", async |world| {
+        let (editor, ns) = (&world.editor, world.namespace.as_str());
+        let keeps = |count: u32| json!({ "spec": { "retention": { "keepLatest": count } } });
+        let key = names::ALLOW_MASS_PRUNE;
+        let command = format!(
+            "kubectl auth can-i acknowledge snapshotpolicies.{}/{NAME} -n {ns}",
+            names::GROUP
+        );
+        let words: &[&str] = &[&editor.name, "verb acknowledge", "holdfast-approver", &command];
+
+        refused(
+            "on a policy",
+            editor.annotate("SnapshotPolicy", NAME, key, json!("2")).await,
+            words,
+        )?;
+        let mut with_edit = keeps(1);
+        with_edit["metadata"] = json!({ "annotations": { key: "2" } });
+        refused(
+            "with the edit that it is for",
+            editor.patch("SnapshotPolicy", NAME, with_edit).await,
+            words,
+        )?;
+        let mut object = world.policy("new");
+        object["metadata"]["annotations"] = json!({ key: "1" });
+        let answer = editor.create(object.clone()).await;
+        refused("at the creation", answer, &["verb acknowledge"])?;
+        refused("applied", editor.apply(object).await, &["verb acknowledge"])?;
+        allowed(
+            "retention itself",
+            editor.patch("SnapshotPolicy", NAME, keeps(1)).await,
+        )?;
+        let note = editor.annotate("SnapshotPolicy", NAME, "example.org/note", json!("x"));
+        allowed("another annotation", note.await)?;
+
+        let approver = world.user("approver").await?;
+        world
+            .bind(&approver.name, "RoleBinding", "holdfast-approver", "here")
+            .await?;
+        world
+            .until("the approver's right", async || {
+                let answer = approver
+                    .dry()
+                    .annotate("SnapshotPolicy", NAME, key, json!("2"))
+                    .await;
+                answer.is_ok()
+            })
+            .await?;
+        let answer = approver.annotate("SnapshotPolicy", NAME, key, json!("2")).await;
+        allowed("by an approver", answer)?;
+        allowed(
+            "an edit beside it",
+            editor.patch("SnapshotPolicy", NAME, keeps(3)).await,
+        )?;
+        let answer = editor.annotate("SnapshotPolicy", NAME, key, json!("3")).await;
+        refused("for another generation", answer, words)?;
+        let answer = editor.annotate("SnapshotPolicy", NAME, key, Value::Null).await;
+        allowed("taking it back", answer)?;
+        Ok(())
     })
     .await
 }

@@ -232,6 +232,14 @@ impl World {
         object
     }
 
+    /// A policy that backs up nothing there is.
+    pub fn policy(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": names::API_VERSION, "kind": "SnapshotPolicy", "metadata": { "name": name },
+            "spec": { "repository": { "name": "none" }, "sources": [{ "pvc": { "name": "none" } }] },
+        })
+    }
+
     async fn prepare(&self) -> Result<()> {
         let ns = &self.namespace;
         self.admin
@@ -243,7 +251,7 @@ impl World {
             json!([
                 { "apiGroups": [names::GROUP], "verbs": edit, "resources": [
                     "snapshots", "snapshots/status", "repositories", "repositories/status",
-                    "clusterrepositories", "clusterrepositories/status"] },
+                    "clusterrepositories", "clusterrepositories/status", "snapshotpolicies"] },
                 { "apiGroups": ["batch"], "verbs": edit, "resources": ["jobs"] },
             ]),
         )
@@ -256,6 +264,7 @@ impl World {
         self.admin
             .create(self.repository("ClusterRepository", ns, &json!({})))
             .await?;
+        self.admin.create(self.policy(NAME)).await?;
         self.admin.create(snapshot(NAME, json!({}))).await?;
         self.policies_are_in_force().await
     }
@@ -271,6 +280,9 @@ impl World {
                     .await,
                 editor
                     .annotate("Repository", NAME, names::ALLOW_MASS_DELETION, json!("x"))
+                    .await,
+                editor
+                    .annotate("SnapshotPolicy", NAME, names::ALLOW_MASS_PRUNE, json!("1"))
                     .await,
                 editor.patch_status("Repository", NAME, forged.clone()).await,
                 editor.patch_status("Snapshot", NAME, forged.clone()).await,
@@ -292,6 +304,7 @@ impl World {
             ("ClusterRepository", &mine),
             ("Job", &all),
             ("Repository", &all),
+            ("SnapshotPolicy", &all),
             ("Snapshot", &all),
         ] {
             for object in self.admin.api(kind).list(which).await? {

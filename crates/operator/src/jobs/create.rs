@@ -7,7 +7,7 @@ use super::build::Mover;
 use crate::context::{Context, Error};
 use holdfast_api::names;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{EnvVar, PersistentVolumeClaim, Secret, ServiceAccount};
 use kube::api::{Api, PostParams};
 use kube::core::PartialObjectMeta;
 use serde_json::json;
@@ -28,7 +28,10 @@ pub enum Created {
 /// # Errors
 /// [`Error`].
 pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
-    let job = mover.job()?;
+    let mut job = mover.job()?;
+    if ctx.settings.connect_delay_seconds > 0 {
+        delay(&mut job, ctx.settings.connect_delay_seconds);
+    }
     ctx.leadership.guard()?;
     if !ensure_service_account(ctx, &mover.namespace).await? {
         return Ok(Created::NoPlace);
@@ -43,6 +46,18 @@ pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(Created::Exists),
         Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(Created::NoPlace),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// For tests: the mover waits before it connects.
+fn delay(job: &mut Job, seconds: u32) {
+    let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+    for container in pod.into_iter().flat_map(|pod| &mut pod.containers) {
+        container.env.get_or_insert_default().push(EnvVar {
+            name: holdfast_protocol::TEST_CONNECT_DELAY.to_owned(),
+            value: Some(seconds.to_string()),
+            ..EnvVar::default()
+        });
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Read {
     },
     /// No pod ended with a readable message; why, for people.
     Unreadable(String),
+    /// The same, and a container did run: what it was doing may be the reason.
+    Silent(String),
 }
 
 /// A Job and, when it ended, what it left.
@@ -62,14 +64,28 @@ pub async fn read(client: &Client, job: &JobView) -> Result<Read, kube::Error> {
     Ok(judge(pods(client, job).await?))
 }
 
-/// The pods of exactly this Job, live. Of an earlier Job of the same name none is among them.
+/// The pods of exactly this Job, live: those that it controls. Of an earlier Job of the same name none is among them,
+/// and a label alone makes no pod one of them, or whoever may create pods could answer in the mover's place.
 ///
 /// # Errors
 /// When they cannot be listed.
 pub async fn pods(client: &Client, job: &JobView) -> Result<Vec<Pod>, kube::Error> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &job.key().namespace);
     let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={}", job.uid()));
-    Ok(api.list(&of_job).await?.items)
+    let mut pods = api.list(&of_job).await?.items;
+    pods.retain(|pod| is_of(pod, job));
+    Ok(pods)
+}
+
+/// Whether the Job controls the pod.
+fn is_of(pod: &Pod, job: &JobView) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == "Job"
+            && owner.api_version.starts_with("batch/")
+            && owner.uid == job.uid()
+    })
 }
 
 /// The pure part of [`read`].
@@ -80,6 +96,7 @@ pub fn judge(mut pods: Vec<Pod>) -> Read {
     }
     pods.sort_by(|a, b| b.metadata.creation_timestamp.cmp(&a.metadata.creation_timestamp));
     let mut why = String::new();
+    let mut ran = false;
     for pod in &pods {
         let statuses = pod
             .status
@@ -91,6 +108,14 @@ pub fn judge(mut pods: Vec<Pod>) -> Read {
             .find_map(|c| c.state.as_ref()?.terminated.as_ref());
         match ended {
             Some(ended) => match Outcome::decode(ended.message.as_deref().unwrap_or_default()) {
+                Err(_) if ended.message.as_deref().unwrap_or_default().trim().is_empty() && !ran => {
+                    ran = true;
+                    let reason = ended.reason.as_deref().unwrap_or("Error");
+                    why = format!(
+                        "its container ended with {} ({reason}) and left no result",
+                        ended.exit_code
+                    );
+                }
                 Ok(outcome) => {
                     return Read::Outcome {
                         outcome: Box::new(outcome),
@@ -107,7 +132,11 @@ pub fn judge(mut pods: Vec<Pod>) -> Read {
             None => {}
         }
     }
-    Read::Unreadable(why)
+    if ran {
+        Read::Silent(why)
+    } else {
+        Read::Unreadable(why)
+    }
 }
 
 /// Why a container has not ended: the kubelet's or the scheduler's own words.

@@ -5,6 +5,7 @@
 //! is a panic, which would otherwise leave its key in nobody's hands for ever. Told to end, a worker finishes the
 //! pass it is in and takes no other.
 
+use super::wave;
 use crate::context::{Context, Error};
 use crate::runtime::leader::Standing;
 use crate::runtime::metrics::{ErrorClass, Kind};
@@ -18,6 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How soon an object is looked at again that was left alone beside another manager.
+const BESIDE_AGAIN: Duration = Duration::from_secs(15);
 
 /// Starts all workers; they have ended when the set is empty.
 #[must_use = "the Lease is released only after the workers have ended"]
@@ -45,7 +49,30 @@ pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
     workers
         .set
         .spawn(look_again_as_leader(Arc::clone(ctx), end.clone()));
+    workers.set.spawn(tidy(Arc::clone(ctx), end.clone()));
     workers.set
+}
+
+/// What a crash left is removed by the leader, some time after its term began and then every hour.
+async fn tidy(ctx: Arc<Context>, end: CancellationToken) {
+    let mut pause = wave::tidy::FIRST;
+    loop {
+        tokio::select! {
+            biased;
+            () = end.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = wave::tidy::EVERY;
+        if !ctx.leadership.is_leader() {
+            continue;
+        }
+        match wave::tidy::tidy(&ctx, ctx.clock.now()).await {
+            Ok(()) | Err(Error::Conflict | Error::NotLeader) => {}
+            Err(error @ (Error::Api(_) | Error::Build(_))) => {
+                tracing::warn!(%error, "what was left behind could not be removed; tried again in an hour");
+            }
+        }
+    }
 }
 
 /// Every new term begins with a look at everything: what was settled for a former leader, or in a former term, may
@@ -106,6 +133,11 @@ where
         if !ctx.leadership.is_leader() {
             queue.done(key.clone(), Next::Settled);
             queue.add(key);
+            continue;
+        }
+        if kind != Kind::Lane && ctx.foreign.alive().is_some() {
+            // Nothing is decided beside it; a lane says so itself. All are looked at again when it is gone.
+            queue.done(key, Next::After(BESIDE_AGAIN));
             continue;
         }
         let begin = Instant::now();

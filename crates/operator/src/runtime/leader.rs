@@ -14,6 +14,7 @@ use super::lease::{BadSettings, Record, Settings, Step, View, decide, written};
 use super::lease_store::{LeaseStore, StoreError};
 use jiff::Timestamp;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -68,6 +69,26 @@ pub enum Standing {
     },
 }
 
+/// How a term of leadership began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// Nobody held the Lease: there was none yet, or its holder gave it back in good order.
+    Quiet,
+    /// Its holder fell silent, or the Lease was removed under it: what it did last is not known.
+    Unannounced,
+}
+
+/// A term of leadership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    /// Its number.
+    pub number: u64,
+    /// Since when, by our own clock.
+    pub since: Instant,
+    /// How it began.
+    pub takeover: Takeover,
+}
+
 /// This process does not lead: nothing may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this replica does not lead (any more): nothing was written; the leader does it")]
@@ -81,13 +102,25 @@ pub struct Leadership(Arc<Inner>);
 struct Inner {
     until: Mutex<Option<Instant>>,
     standing: watch::Sender<Standing>,
+    term: Mutex<Option<Term>>,
+    /// At the end the Lease is left to grow old instead of being given back.
+    keep: AtomicBool,
 }
 
 impl Leadership {
     fn new(until: Option<Instant>, standing: Standing) -> Self {
         Self(Arc::new(Inner {
             until: Mutex::new(until),
+            term: Mutex::new(match standing {
+                Standing::Standby => None,
+                Standing::Leader { term } => Some(Term {
+                    number: term,
+                    since: Instant::now(),
+                    takeover: Takeover::Quiet,
+                }),
+            }),
             standing: watch::Sender::new(standing),
+            keep: AtomicBool::new(false),
         }))
     }
 
@@ -108,6 +141,18 @@ impl Leadership {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.until().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The term we lead in, if we lead now.
+    #[must_use]
+    pub fn term(&self) -> Option<Term> {
+        let term = *self.0.term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.filter(|_| self.is_leader())
+    }
+
+    /// At the end the Lease is not given back, so that the next leader knows that something was left undone.
+    pub fn keep_lease(&self) {
+        self.0.keep.store(true, Ordering::Release);
     }
 
     /// To be asked before each write.
@@ -151,7 +196,16 @@ impl Leadership {
         *self.0.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, until: Instant, terms: &mut u64) {
+    fn hold(&self, until: Instant, takeover: Takeover, terms: &mut u64) {
+        let fresh = *self.0.standing.borrow() == Standing::Standby;
+        if fresh {
+            // Before the lease counts: whoever sees us lead sees how it began.
+            *self.0.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(Term {
+                number: *terms + 1,
+                since: Instant::now(),
+                takeover,
+            });
+        }
         *self.0.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
         self.0.standing.send_if_modified(|standing| match standing {
             Standing::Leader { .. } => false,
@@ -297,10 +351,11 @@ impl<S: LeaseStore> Candidate<S> {
                 .retry_period()
                 .min(ripe.saturating_duration_since(now)));
         };
+        let takeover = self.view.takeover(&self.me, step);
         match self.store.put(&record).await {
             Ok(stored) => {
                 self.view.observe(Some(stored), Instant::now());
-                self.won(now, step);
+                self.won(now, step, takeover);
                 Ok(self.settings.renew_period())
             }
             Err(StoreError::Conflict) => {
@@ -325,7 +380,7 @@ impl<S: LeaseStore> Candidate<S> {
         Ok(())
     }
 
-    fn won(&mut self, sent: Instant, step: Step) {
+    fn won(&mut self, sent: Instant, step: Step, takeover: Takeover) {
         let until = sent + self.settings.renew_deadline();
         if Instant::now() >= until {
             return; // The answer came too late to mean anything; the next renewal decides.
@@ -334,7 +389,7 @@ impl<S: LeaseStore> Candidate<S> {
         if !led {
             self.leadership.lapse(); // A lapse nobody announced yet must not hide behind the new term.
         }
-        self.leadership.hold(until, &mut self.terms);
+        self.leadership.hold(until, takeover, &mut self.terms);
         if !led {
             tracing::info!(identity = self.me, term = self.terms, step = ?step, "leading");
         }
@@ -348,6 +403,10 @@ impl<S: LeaseStore> Candidate<S> {
     /// Hands the Lease back, so that the next leader need not wait for it to grow old.
     async fn release(&mut self) {
         self.leadership.lapse();
+        if self.leadership.0.keep.load(Ordering::Acquire) {
+            tracing::warn!("the leader Lease is left to grow old: the next leader is to be careful");
+            return;
+        }
         for _ in 0..2 {
             let Some(record) = self
                 .view

@@ -9,6 +9,7 @@
 //! meets a conflict. `Instant` does not count the time a suspended machine sleeps; what such a machine could still
 //! write is caught by the resourceVersions and preconditions of its writes.
 
+use super::leader::Takeover;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
@@ -141,6 +142,20 @@ impl View {
             Some(_) | None => now,
         };
         self.last = Some((record, since));
+    }
+
+    /// How a term begins that is won by `step` on what is seen now.
+    #[must_use]
+    pub fn takeover(&self, me: &str, step: Step) -> Takeover {
+        match (step, self.record().and_then(|record| record.holder.as_deref())) {
+            // Ours all along: nobody led in between.
+            (Step::Renew, Some(holder)) if holder == me => Takeover::Quiet,
+            (Step::TakeOver, None | Some("")) => Takeover::Quiet,
+            (Step::Create, _) if !self.existed => Takeover::Quiet,
+            (Step::Create | Step::TakeOver | Step::Renew | Step::Wait(_) | Step::Read, _) => {
+                Takeover::Unannounced
+            }
+        }
     }
 
     /// The record as last seen.

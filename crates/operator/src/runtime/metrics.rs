@@ -86,11 +86,13 @@ pub struct Metrics {
     orphaned: Family<ByNamespace, Counter>,
     batch_jobs: Family<ByBatchOutcome, Counter>,
     batch_members: Family<ByMemberOutcome, Counter>,
+    reappeared: Family<ByRepository, Counter>,
     pending: Family<ByRepository, Gauge>,
     held: Family<ByRepository, Gauge>,
     completed: Family<Completed, Counter>,
     scheduled: Counter,
     leader: Gauge,
+    foreign: Gauge,
 }
 
 impl Default for Metrics {
@@ -115,11 +117,13 @@ impl Metrics {
             orphaned: Family::default(),
             batch_jobs: Family::default(),
             batch_members: Family::default(),
+            reappeared: Family::default(),
             pending: Family::default(),
             held: Family::default(),
             completed: Family::default(),
             scheduled: Counter::default(),
             leader: Gauge::default(),
+            foreign: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -179,6 +183,11 @@ impl Metrics {
             self.batch_members.clone(),
         );
         r.register(
+            "kopiur_deleted_snapshots_reappeared",
+            "Snapshots that were proven gone and were found in the repository again",
+            self.reappeared.clone(),
+        );
+        r.register(
             "kopiur_snapshot_deletions_pending_external",
             "Snapshots being deleted that wait for a decision or a batch",
             self.pending.clone(),
@@ -202,6 +211,11 @@ impl Metrics {
             "holdfast_leader",
             "1 on the replica that leads",
             self.leader.clone(),
+        );
+        r.register(
+            "holdfast_foreign_manager",
+            "1 while another manager of the API group is alive, or may be: nothing is decided",
+            self.foreign.clone(),
         );
     }
 
@@ -260,6 +274,15 @@ impl Metrics {
             .inc_by(members);
     }
 
+    /// Snapshots that were proven gone were found again.
+    pub fn reappeared(&self, kind: RepositoryKind, name: &str, snapshots: u64) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        self.reappeared.get_or_create(&labels).inc_by(snapshots);
+    }
+
     /// What waits and what is held in one repository object (`Unknown`, `unknown` for unpinned Snapshots).
     pub fn wave(&self, kind: RepositoryKind, name: &str, pending: usize, held: usize) {
         let labels = ByRepository {
@@ -295,6 +318,11 @@ impl Metrics {
     /// A schedule created a Snapshot.
     pub fn scheduled(&self) {
         self.scheduled.inc();
+    }
+
+    /// Whether another manager is alive.
+    pub fn foreign(&self, alive: bool) {
+        self.foreign.set(i64::from(alive));
     }
 
     /// Whether this replica leads.

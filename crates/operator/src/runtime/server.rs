@@ -7,6 +7,7 @@
 //!
 //! **Assumes.** Handlers ask the leadership themselves; closing connections only makes clients look again.
 
+use super::foreign::Foreign;
 use super::leader::{Leadership, Standing};
 use super::metrics::{CONTENT_TYPE, Metrics};
 use axum::Router;
@@ -104,23 +105,31 @@ async fn lost(standing: &mut watch::Receiver<Standing>) {
     }
 }
 
-/// `/healthz` (the process answers), `/readyz` (the world is synced) and `/metrics`.
-pub fn plain_router(ready: watch::Receiver<bool>, metrics: Arc<Metrics>, leadership: Leadership) -> Router {
+/// `/healthz` (the process answers), `/readyz` (the world is synced, and no other manager is alive) and `/metrics`.
+pub fn plain_router(
+    ready: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
+    leadership: Leadership,
+    foreign: Foreign,
+) -> Router {
+    let others = foreign.clone();
     let readiness = move || {
-        let ready = *ready.borrow();
-        async move {
-            if ready {
-                (StatusCode::OK, "ok\n")
-            } else {
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "still reading the cluster's objects\n",
-                )
-            }
-        }
+        let answer = match (*ready.borrow(), others.alive()) {
+            (true, None) => (StatusCode::OK, "ok\n".to_owned()),
+            (true, Some(why)) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{why}; nothing is decided\n"),
+            ),
+            (false, _) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "still reading the cluster's objects\n".to_owned(),
+            ),
+        };
+        async move { answer }
     };
     let figures = move || {
         metrics.leader(leadership.is_leader());
+        metrics.foreign(foreign.alive().is_some());
         let text = metrics.text();
         async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], text) }
     };

@@ -93,15 +93,26 @@ pub async fn release_finalizer<K>(api: &Api<K>, object: &K) -> Result<(), WriteE
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
+    release(api, object, names::FINALIZER).await
+}
+
+/// The same for another finalizer of ours.
+///
+/// # Errors
+/// As [`release_finalizer`].
+pub async fn release<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<(), WriteError>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
     let meta = object.meta();
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-    let Some(index) = finalizers.iter().position(|f| f == names::FINALIZER) else {
+    let Some(index) = finalizers.iter().position(|f| f == finalizer) else {
         return Ok(());
     };
     let path = format!("/metadata/finalizers/{index}");
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": meta.uid },
-        { "op": "test", "path": path, "value": names::FINALIZER },
+        { "op": "test", "path": path, "value": finalizer },
         { "op": "remove", "path": path },
     ]);
     let patch: json_patch::Patch = serde_json::from_value(operations).map_err(|_| WriteError::Conflict)?;

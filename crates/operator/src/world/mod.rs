@@ -153,6 +153,23 @@ impl World {
             .collect()
     }
 
+    /// The Jobs of ours that satisfy a predicate: not for what happens on each event.
+    #[must_use]
+    pub fn jobs(&self, wanted: impl Fn(&JobView) -> bool) -> Vec<Arc<JobView>> {
+        self.read()
+            .jobs
+            .values()
+            .filter(|job| wanted(job))
+            .cloned()
+            .collect()
+    }
+
+    /// Snapshots of a lane's policies that have not reached an end and are not being deleted.
+    #[must_use]
+    pub fn unfinished_of(&self, lane: &LaneKey) -> Vec<Arc<SnapshotView>> {
+        self.read().unfinished_of(lane)
+    }
+
     /// Batch delete Jobs of the whole cluster that are not terminal.
     #[must_use]
     pub fn live_batches(&self) -> usize {
@@ -206,6 +223,12 @@ impl World {
     #[must_use]
     pub fn live_sharer(&self, lane: &LaneKey, snapshot_id: &str, but: &ObjectKey) -> Option<ObjectKey> {
         self.read().live_sharer(lane, snapshot_id, but)
+    }
+
+    /// Whether a Snapshot's data may be in the repository of a lane: unless it is known to be in another one.
+    #[must_use]
+    pub fn could_be_of(&self, view: &SnapshotView, lane: &LaneKey) -> bool {
+        self.read().could_be_of(view, lane)
     }
 
     /// The Snapshots of a lane that are not being deleted and record this snapshot id; discovered rows apart.

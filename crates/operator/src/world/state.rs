@@ -76,6 +76,10 @@ pub enum Change {
     Set(Observed),
     /// Gone.
     Gone(Observed),
+    /// There, but it cannot be read: what is known of it stays.
+    Unreadable(Kind, ObjectKey),
+    /// Gone, and what it was at last could not be read. Cluster-scoped kinds have an empty namespace.
+    GoneUnreadable(Kind, ObjectKey),
     /// A list of this kind begins: what it does not name is gone when it ends.
     ListBegins(Kind),
     /// The list ended.
@@ -151,6 +155,12 @@ impl State {
                     self.gone(&key, &mut dirty);
                 }
             }
+            Change::Unreadable(kind, key) => {
+                if let Some(seen) = self.listing.get_mut(&kind) {
+                    seen.insert(Self::key_of(kind, key));
+                }
+            }
+            Change::GoneUnreadable(kind, key) => self.gone(&Self::key_of(kind, key), &mut dirty),
             Change::ListBegins(kind) => {
                 self.listing.insert(kind, HashSet::new());
             }
@@ -185,6 +195,19 @@ impl State {
             Observed::Job(j) => (Kind::Job, AnyKey::Job(j.key())),
             Observed::Namespace(name, _) => (Kind::Namespace, AnyKey::Namespace(name.clone())),
         })
+    }
+
+    fn key_of(kind: Kind, key: ObjectKey) -> AnyKey {
+        let ObjectKey { namespace, name } = key.clone();
+        match kind {
+            Kind::Repository => AnyKey::Repository(RepositoryKey::Repository { namespace, name }),
+            Kind::ClusterRepository => AnyKey::Repository(RepositoryKey::ClusterRepository { name }),
+            Kind::Policy => AnyKey::Policy(key),
+            Kind::Schedule => AnyKey::Schedule(key),
+            Kind::Snapshot => AnyKey::Snapshot(key),
+            Kind::Job => AnyKey::Job(key),
+            Kind::Namespace => AnyKey::Namespace(name),
+        }
     }
 
     fn known(&self, kind: Kind) -> Vec<AnyKey> {
@@ -574,6 +597,21 @@ impl State {
         }
     }
 
+    pub(super) fn unfinished_of(&self, lane: &LaneKey) -> Vec<Arc<SnapshotView>> {
+        let repositories = self.repositories_of(lane);
+        let policies = repositories
+            .iter()
+            .filter_map(|r| self.policies_by_repository.get(&r.key))
+            .flatten();
+        policies
+            .filter_map(|policy| self.unfinished.get(policy))
+            .flatten()
+            .filter_map(|key| self.snapshots.get(key))
+            .filter(|view| view.metadata.deletion_timestamp.is_none())
+            .cloned()
+            .collect()
+    }
+
     fn member(&self, key: &ObjectKey) -> Option<Pending> {
         let snapshot = self.snapshots.get(key)?;
         let first_seen = *self.first_seen.get(snapshot.uid())?;
@@ -691,7 +729,7 @@ impl State {
 
     /// Whether a Snapshot's data may be in the repository of a lane: unless it is known to be in another one. Its
     /// repository object may be gone, not connected, or connected to something else since.
-    fn could_be_of(&self, view: &SnapshotView, lane: &LaneKey) -> bool {
+    pub(super) fn could_be_of(&self, view: &SnapshotView, lane: &LaneKey) -> bool {
         let resolved = view.status.as_ref().and_then(|s| s.resolved.as_ref());
         match (resolved.and_then(|r| r.unique_id.as_ref()), lane) {
             (Some(recorded), LaneKey::Physical(id)) => recorded == id,

@@ -7,6 +7,7 @@ use super::keys::{self, ObjectKey, RepositoryKey};
 use holdfast_api::repository::{
     Backend, ClusterRepository, DeletionProtectionStatus, Repository, RepositorySpec, RepositoryStatus,
 };
+use holdfast_api::schedule::ScheduleDeletion;
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
 use holdfast_api::snapshot::{
     DeletionStatus, JobStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase, Stats, Timing,
@@ -68,6 +69,45 @@ pub struct SnapshotStatusView {
     pub deletion: Option<DeletionStatus>,
     /// All conditions: a merge patch replaces the list whole.
     pub conditions: Vec<Condition>,
+}
+
+/// What decisions read of the schedule that owns a Snapshot.
+#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
+#[resource(inherit = SnapshotSchedule)]
+pub struct ScheduleView {
+    /// Names, times, finalizers.
+    pub metadata: ObjectMeta,
+    /// The part of the spec that decisions read.
+    #[serde(default)]
+    pub spec: ScheduleSpecView,
+}
+
+/// The part of a schedule's spec that decisions read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScheduleSpecView {
+    /// What deleting the schedule does to the data of its Snapshots.
+    pub deletion: Option<ScheduleDeletion>,
+}
+
+impl ScheduleView {
+    /// What its end means for the data; absent is Retain.
+    #[must_use]
+    pub fn cascade(&self) -> CascadePolicy {
+        let deletion = self.spec.deletion.as_ref();
+        deletion.map(|d| d.on_schedule_delete).unwrap_or_default()
+    }
+}
+
+impl From<&SnapshotSchedule> for ScheduleView {
+    fn from(schedule: &SnapshotSchedule) -> Self {
+        Self {
+            metadata: schedule.metadata.clone(),
+            spec: ScheduleSpecView {
+                deletion: schedule.spec.deletion.clone(),
+            },
+        }
+    }
 }
 
 impl SnapshotView {
@@ -357,6 +397,15 @@ impl JobView {
         } else {
             JobState::Waiting
         }
+    }
+
+    /// Whether it was ended because it took too long.
+    #[must_use]
+    pub fn ran_out_of_time(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|s| &s.conditions);
+        conditions
+            .filter(|c| c.type_ == "Failed" && c.status == "True")
+            .any(|c| c.reason.as_deref() == Some("DeadlineExceeded"))
     }
 
     /// Its UID.

@@ -1,14 +1,23 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod batches;
 mod catalog;
 mod conformance;
 mod edges;
+mod foreign;
+mod lost_deletions;
+mod many_prunes;
 mod others;
+mod policy_deleted;
 mod prunes;
+mod reappeared;
+mod schedule_deleted;
 mod server;
 mod story;
 mod sweep;
+mod uninstalled;
+mod upgrade;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -3,17 +3,18 @@
 use crate::server::Server;
 use clap::Parser;
 use futures::future::BoxFuture;
-use holdfast_operator::context::{Context, Error, Queues};
-use holdfast_operator::protect::wave;
+use holdfast_operator::context::{Context, Error, Gates, Queues};
+use holdfast_operator::protect::{snapshot, wave};
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::queue::Next;
 use holdfast_operator::runtime::results::Results;
 use holdfast_operator::runtime::review::{Reviewer, Reviews, Unavailable, Verdict};
 use holdfast_operator::settings::Settings;
-use holdfast_operator::world::keys::{LaneKey, RepositoryKey};
+use holdfast_operator::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use holdfast_operator::world::views::{JobView, RepositoryView};
 use holdfast_operator::world::{Change, Observed, World};
 use jiff::{SignedDuration, Timestamp};
@@ -66,6 +67,8 @@ impl Story {
             cluster: "cluster".to_owned(),
             identity: "me".to_owned(),
             queues: Queues::new(),
+            foreign: Foreign::none(),
+            gates: Gates::default(),
         };
         let story = Self { server, ctx };
         for name in ["backup", "holdfast-system"] {
@@ -158,6 +161,40 @@ impl Story {
         wave::pass(&self.ctx, &LaneKey::Physical("id".to_owned())).await
     }
 
+    /// A Snapshot of the policy `p` that is about to run.
+    pub fn run(&self, name: &str) {
+        let policies = format!("{GROUP}/snapshotpolicies/p");
+        self.server.put(
+            &policies,
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+                "metadata": { "name": "p", "namespace": "backup", "uid": "policy", "generation": 1 },
+                "spec": { "repository": { "name": "nas" }, "sources": [{ "pvc": { "name": "data" } }] },
+            }),
+        );
+        self.server.put(
+            "/api/v1/namespaces/backup/persistentvolumeclaims/data",
+            json!({ "metadata": { "name": "data" } }),
+        );
+        self.server.put(
+            &snapshot_path(name),
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Snapshot",
+                "metadata": {
+                    "name": name, "namespace": "backup", "uid": format!("u-{name}"),
+                    "finalizers": ["kopiur.home-operations.com/snapshot-cleanup"],
+                },
+                "spec": { "policyRef": { "name": "p" } },
+                "status": { "phase": "Pending", "origin": "manual" },
+            }),
+        );
+    }
+
+    pub async fn run_pass(&self, name: &str) {
+        let key = ObjectKey::new("backup", name);
+        snapshot::pass(&self.ctx, &key).await.expect("a pass");
+    }
+
     pub async fn pass_unresolved(&self) {
         wave::pass(&self.ctx, &LaneKey::Unresolved).await.expect("a pass");
     }
@@ -212,8 +249,6 @@ impl Story {
 
     /// The mover ends: with these letters, or without a result.
     pub fn finish(&self, path: &str, letters: Option<&str>, class: Option<&str>) {
-        let job = self.server.get(path).unwrap();
-        let name = job["metadata"]["name"].as_str().unwrap();
         let error = class.map(|class| json!({ "class": class, "message": "disk full" }));
         let mut message =
             json!({ "version": 1, "uniqueId": "id", "result": { "batch": { "letters": letters } } });
@@ -225,7 +260,13 @@ impl Story {
         } else {
             String::new()
         };
-        let well = letters.is_some() && class.is_none();
+        self.end(path, &message, letters.is_some() && class.is_none());
+    }
+
+    /// The mover ends with this message.
+    pub fn end(&self, path: &str, message: &str, well: bool) {
+        let job = self.server.get(path).unwrap();
+        let name = job["metadata"]["name"].as_str().unwrap();
         self.server.put(
             &format!("/api/v1/namespaces/backup/pods/{name}-x"),
             json!({
@@ -236,6 +277,7 @@ impl Story {
                         "batch.kubernetes.io/job-name": name,
                         "batch.kubernetes.io/controller-uid": job["metadata"]["uid"],
                     },
+                    "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": true }],
                 },
                 "status": {
                     "phase": if well { "Succeeded" } else { "Failed" },

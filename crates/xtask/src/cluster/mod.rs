@@ -15,6 +15,7 @@ mod netns;
 mod node;
 mod packages;
 mod processes;
+mod programs;
 mod provisioner;
 mod selftest;
 mod state;
@@ -71,6 +72,16 @@ enum Action {
         #[arg(long, conflicts_with = "name")]
         id: Option<String>,
     },
+    /// Pauses, resumes or restarts one program of the control plane, as tests need it.
+    Program {
+        /// Its name, as in `kube-controller-manager`.
+        program: String,
+        /// What is done to it.
+        what: programs::What,
+        /// Name of the cluster within this checkout.
+        #[arg(long, default_value = DEFAULT_CLUSTER)]
+        name: String,
+    },
     /// Shows the clusters of this machine.
     Status,
     /// Brings up two clusters at once, uses both, and checks that nothing is left of them.
@@ -97,6 +108,7 @@ pub fn run(args: Args) -> Result<()> {
         .map(drop),
         Action::Down { name, id: None } => down(&workspace()?, &name),
         Action::Down { id: Some(id), .. } => down_id(&id),
+        Action::Program { program, what, name } => programs::act(&workspace()?, &name, &program, what),
         Action::Status => {
             status::print(&workspace()?);
             Ok(())
@@ -105,6 +117,9 @@ pub fn run(args: Args) -> Result<()> {
         Action::Addons(args) => addons::run(&args),
     }
 }
+
+/// The supported minor versions of Kubernetes, the newest first.
+pub const MINORS: [&str; 4] = binaries::MINORS;
 
 /// Ends the cluster `name` of the checkout at `workspace`; says so if there is none.
 pub fn down(workspace: &Path, name: &str) -> Result<()> {

@@ -9,7 +9,7 @@ use holdfast_api::repository::{Repository, RepositoryPhase};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
 use holdfast_e2e::scenario::told;
-use holdfast_e2e::seed::{self, Member, Set};
+use holdfast_e2e::seed::{self, Home, Member, Set};
 use holdfast_e2e::{Lab, Look, objects, pods, until, until_every};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, ListParams};
@@ -250,6 +250,7 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
     let set = Set {
         namespace: ns.clone(),
         repository: VAULT.into(),
+        home: Home::repository(&ns),
         policy: ARCHIVE.into(),
         claim: ARCHIVE.into(),
         schedule: name.into(),

@@ -53,6 +53,8 @@ fn rules() -> Vec<(&'static str, &'static str)> {
         ("SnapshotPolicy", rules::POLICY),
         ("SnapshotSchedule", rules::SCHEDULE),
         ("Snapshot", rules::SNAPSHOT),
+        ("Artifact", rules::ARTIFACT),
+        ("BackupStore", rules::STORE),
     ];
     kinds
         .into_iter()

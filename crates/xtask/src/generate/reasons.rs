@@ -93,7 +93,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 12] = [
+const CONDITIONS: [(&str, &str, &str); 15] = [
     (
         conditions::READY,
         "all kinds",
@@ -116,6 +116,11 @@ const CONDITIONS: [(&str, &str, &str); 12] = [
         "A wave of deletions is held. The message carries the command that releases it. It never makes the repository unready.",
     ),
     (
+        conditions::DELETED_SNAPSHOTS_REAPPEARED,
+        REPOSITORIES,
+        "Snapshots that a delete Job had proven gone are in the repository again. Fewer than the threshold are deleted again; as many or more are held until a person acknowledges them, because the bucket may have been rolled back. The message says how many, and the command.",
+    ),
+    (
         conditions::DELETION_JOBS_FAILING,
         REPOSITORIES,
         "Delete Jobs cannot start or connect, for the reason given. They are tried again by themselves; it counts against no Snapshot.",
@@ -134,6 +139,16 @@ const CONDITIONS: [(&str, &str, &str); 12] = [
         conditions::DELETION_BLOCKED,
         "Snapshot",
         "Its deletion waits, for the reason given and until what the message names.",
+    ),
+    (
+        conditions::MASS_PRUNE_HELD,
+        "SnapshotPolicy",
+        "Retention would prune as many as the threshold at once because the policy was edited, or as many adopted ones, and waits. The message carries the command that lets it.",
+    ),
+    (
+        conditions::VANISHED,
+        "Snapshot",
+        "Its snapshot is not in the repository although nobody deleted it here. It no longer counts for retention.",
     ),
     (
         conditions::STATUS_LOST,
@@ -286,7 +301,9 @@ fn after(wait: Wait, then: Timestamp) -> Option<Wait> {
         Wait::BatchLive => Wait::JobNotStarted,
         Wait::JobNotStarted => Wait::Withdrawing,
         Wait::Withdrawing => Wait::JobCapReached,
-        Wait::JobCapReached => Wait::NextBatch,
+        Wait::JobCapReached => Wait::WritersRunning(then),
+        Wait::WritersRunning(_) => Wait::WritersFirst(then),
+        Wait::WritersFirst(_) => Wait::NextBatch,
         Wait::NextBatch => Wait::RidesAlone,
         Wait::RidesAlone => return None,
     })

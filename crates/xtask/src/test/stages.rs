@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use super::report::Outcome;
-use super::{CLUSTER, Context, Down, cargo, chart};
+use super::{CLUSTER, Context, Down, cargo, chart, quota_keys};
 use crate::progress::say;
 use crate::{bench, checks, cluster, demo, deploy, generate, image, paths, sh};
 
@@ -48,6 +48,7 @@ pub const STAGES: &[Stage] = &[
     stage("chart", Needs::Nothing, the_chart),
     stage("bench", Needs::Clusters, bench),
     stage("two clusters", Needs::Clusters, two_clusters),
+    stage("quota keys", Needs::Clusters, quota_keys::run),
     stage(INSTALLED, Needs::Installing, install),
     stage("operator and API server", Needs::Holdfast, api_server),
     stage("end to end", Needs::Holdfast, end_to_end),
@@ -238,6 +239,9 @@ fn end_to_end(context: &Context) -> Result<Outcome> {
     command
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
         .args(["--", "--include-ignored", "--show-output"])
+        // Scenarios of one program wait for the cluster most of the time. Programs run one after another: what
+        // changes something for all has one of its own.
+        .env("RUST_TEST_THREADS", "10")
         .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
     if let Some((_, prefix)) = &context.other {
         command.env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix));

@@ -8,9 +8,10 @@
 use super::scene::{BEFORE, BEFORE_TEXT, DELETED, DELETED_TEXT, LATER, NOW, Scene};
 use super::{Column, Part, Value};
 use crate::deletion::{
-    Cache, Cascade, HeldCondition, LiveBatch, NamespaceState, OnNamespaceDelete, OwnMover, Owner, Place,
-    Policy, RecordedAcknowledgement, RepositoryKey, Resolution, Sharing, Stamp,
+    Cache, Cascade, Fired, HeldCondition, LaneLatch, LiveBatch, NamespaceState, OnNamespaceDelete, OwnMover,
+    Owner, Place, Policy, RecordedAcknowledgement, RepositoryKey, Resolution, Sharing, SlidingWindow, Stamp,
 };
+use jiff::SignedDuration;
 
 pub(super) const PARTS: &[Part] = &[
     Part {
@@ -289,6 +290,14 @@ const THRESHOLD: Column = Column {
     values: &[
         ("set", |_| {}),
         ("0", |s| s.repository(|r| r.threshold = Some(0))),
+        ("0, but not that of an object that went during the hold", |s| {
+            s.repository(|r| r.threshold = Some(0));
+            let gone = RepositoryKey::ClusterRepository { name: "gone".into() };
+            s.lane.latch = Some(LaneLatch {
+                held_through: None,
+                thresholds: [(gone, super::scene::THRESHOLD)].into(),
+            });
+        }),
     ],
 };
 
@@ -297,6 +306,21 @@ const COUNT: Column = Column {
     values: &[
         ("below the threshold", |_| {}),
         ("at the threshold", Scene::reach_threshold),
+        (
+            "below, with those fired lately at `slidingWindow.threshold`",
+            |s| {
+                s.repository(|r| {
+                    r.sliding_window = Some(SlidingWindow {
+                        duration: SignedDuration::from_hours(1),
+                        threshold: 2,
+                    });
+                });
+                s.lane.fired = vec![Fired {
+                    uid: "z".into(),
+                    at: DELETED,
+                }];
+            },
+        ),
     ],
 };
 
@@ -312,6 +336,10 @@ const LATCH: Column = Column {
         }),
         ("not after `heldThrough`", |s| {
             s.repository(|r| r.held_through = Some(DELETED));
+        }),
+        ("not after what the lane remembers", |s| {
+            let latch = s.lane.latch.get_or_insert_default();
+            latch.held_through = Some(DELETED);
         }),
     ],
 };

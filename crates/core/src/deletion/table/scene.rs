@@ -92,7 +92,9 @@ fn repository() -> RepositoryFacts {
         suspend: false,
         connected: true,
         acknowledgement: None,
+        sliding_window: None,
         recorded_acknowledgement: None,
+        refused_acknowledgement: None,
         held_through: None,
         backoff_until: None,
     }
@@ -126,6 +128,7 @@ fn snapshot(uid: &str) -> MemberFacts {
         place: Place::Fine,
         attempts: 0,
         next_attempt_at: None,
+        rides_alone: false,
         document_bytes: 0,
     }
 }

@@ -9,7 +9,7 @@ use super::row;
 use crate::context::{Context, Error};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
-use crate::protect::wave::touched;
+use crate::protect::wave::{again, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
@@ -19,10 +19,11 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams, PropagationPolicy};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Rows written at once.
@@ -46,8 +47,15 @@ pub async fn arrived(
     listing: &[ListedSnapshot],
 ) -> Result<(), Error> {
     let unique_id = view.unique_id().unwrap_or_default();
-    let touched = touched(ctx, unique_id, began).await?;
+    let memories = memory::of(ctx, unique_id).await?;
+    let touched = memory::touched(&memories, began);
+    let watched = memory::watched(&memories);
     let snapshots = ctx.world.all_snapshots();
+    let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
+    let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
+    // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
+    let seen = again::compare(&again::named(view), &memories, &listed, &recorded, began);
+    again::found(ctx, view, &seen, ctx.clock.now()).await?;
     let scan = Scan {
         repository: view,
         unique_id,
@@ -55,8 +63,12 @@ pub async fn arrived(
         listing,
         snapshots: &snapshots,
         touched: &touched,
+        watched: &watched,
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
+    for back in &plan.seen_again {
+        take_back(ctx, back).await?;
+    }
     let done = carry_out(ctx, view, &plan).await?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
@@ -84,8 +96,36 @@ pub async fn arrived(
         });
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
+        again::say(status, &seen, began, now);
     })
     .await
+}
+
+/// Takes `Vanished` back: the snapshot is listed, so it counts again.
+async fn take_back(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
+    let before = view.status.clone().unwrap_or_default();
+    let mut status = before.clone();
+    conditions::set(
+        &mut status.conditions,
+        conditions::VANISHED,
+        false,
+        "Listed",
+        "The snapshot is in the repository again, and counts.",
+        view.metadata.generation,
+        ctx.clock.now(),
+    );
+    let Some(patch) = diff::merge_patch(&before, &status) else {
+        return Ok(());
+    };
+    let key = view.key();
+    let api: Api<SnapshotView> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    ctx.leadership.guard()?;
+    match write::patch_status(&api, &key.name, version, patch).await {
+        // Changed or gone in between: the next scan looks again.
+        Ok(_) | Err(WriteError::Gone | WriteError::Conflict) => Ok(()),
+        Err(error @ WriteError::Api(_)) => Err(error.into()),
+    }
 }
 
 /// A scan without a whole listing: recorded, and nothing else changes.

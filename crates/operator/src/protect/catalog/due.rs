@@ -109,7 +109,8 @@ pub fn wanted(catalog: &CatalogStatus, asked: Option<&str>, now: Timestamp) -> W
     let wanted_at = if asked.is_some() || catalog.last_refresh_at.is_none() {
         Some(now)
     } else {
-        due
+        // A whole listing is a second look as well.
+        [due, catalog.second_look_at].into_iter().flatten().min()
     };
     let Some(wanted_at) = wanted_at else {
         return Want::Nothing;

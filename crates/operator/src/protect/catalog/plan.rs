@@ -10,9 +10,9 @@
 use super::row;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
-use holdfast_api::names;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
+use holdfast_api::{conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +32,8 @@ pub struct Scan<'a> {
     pub snapshots: &'a [Arc<SnapshotView>],
     /// Ids that a delete Job may have deleted since the listing was made.
     pub touched: &'a HashSet<String>,
+    /// Ids that were proven gone within the day: if they are here again, the lane decides about them.
+    pub watched: &'a HashSet<String>,
 }
 
 /// What to do with the rows.
@@ -43,6 +45,8 @@ pub struct Plan<'a> {
     pub complete: Vec<(Arc<SnapshotView>, &'a ListedSnapshot)>,
     /// Rows to remove.
     pub remove: Vec<Arc<SnapshotView>>,
+    /// Live Snapshots that were said to have vanished and are listed.
+    pub seen_again: Vec<Arc<SnapshotView>>,
     /// Rows that stay.
     pub kept: usize,
     /// Snapshots that have no namespace to be seen in.
@@ -67,7 +71,8 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     let mut seen = HashSet::new();
     for listed in scan.listing {
         let id = listed.snapshot_id.as_str();
-        if !seen.insert(id) || known.is_recorded(id) || known.may_be_recorded(listed) {
+        let decided_elsewhere = scan.watched.contains(id) && !scan.touched.contains(id);
+        if !seen.insert(id) || decided_elsewhere || known.is_recorded(id) || known.may_be_recorded(listed) {
             continue;
         }
         if scan.touched.contains(id) {
@@ -81,6 +86,7 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
             plan.unplaced += 1;
         }
     }
+    plan.seen_again.clone_from(&known.seen_again);
     for row in &known.rows {
         let before = row.metadata.creation_timestamp.as_ref();
         let goes = before.is_some_and(|t| t.0 < scan.began) && known.is_obsolete(row);
@@ -103,6 +109,7 @@ struct Known<'a> {
     rows: Vec<Arc<SnapshotView>>,
     /// Those of them without a status, by their label.
     begun: HashMap<&'a str, Arc<SnapshotView>>,
+    seen_again: Vec<Arc<SnapshotView>>,
 }
 
 impl<'a> Known<'a> {
@@ -115,6 +122,7 @@ impl<'a> Known<'a> {
             by_uid: HashMap::new(),
             rows: Vec::new(),
             begun: HashMap::new(),
+            seen_again: Vec::new(),
         };
         for view in scan.snapshots {
             known.by_uid.insert(view.uid(), view.as_ref());
@@ -124,6 +132,11 @@ impl<'a> Known<'a> {
                 && pinned_id(view).is_none_or(|u| u == scan.unique_id)
             {
                 *known.recorded.entry(id).or_default() |= live && !row;
+                // Only where it is certain that it is this repository's snapshot that is listed.
+                let certain = pinned_id(view) == Some(scan.unique_id);
+                if live && !row && certain && known.listed.contains(id) && has_vanished(view) {
+                    known.seen_again.push(Arc::clone(view));
+                }
             }
             if !row || !live {
                 continue;
@@ -183,6 +196,11 @@ impl<'a> Known<'a> {
             None => false,
         }
     }
+}
+
+fn has_vanished(view: &SnapshotView) -> bool {
+    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
+    conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
 }
 
 fn pinned_id(view: &SnapshotView) -> Option<&str> {

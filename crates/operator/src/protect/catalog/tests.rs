@@ -91,6 +91,7 @@ struct Found {
     create: Vec<String>,
     complete: Vec<String>,
     remove: Vec<String>,
+    seen_again: Vec<String>,
     kept: usize,
     unplaced: usize,
     uncertain: usize,
@@ -111,11 +112,13 @@ fn scan_with(
         listing,
         snapshots,
         touched: &touched,
+        watched: &HashSet::new(),
     };
     let Plan {
         create,
         complete,
         remove,
+        seen_again,
         kept,
         unplaced,
         uncertain,
@@ -125,6 +128,7 @@ fn scan_with(
         create: create.iter().map(|(_, l)| l.snapshot_id.clone()).collect(),
         complete: complete.iter().map(|(view, _)| name(view)).collect(),
         remove: remove.iter().map(name).collect(),
+        seen_again: seen_again.iter().map(name).collect(),
         kept,
         unplaced,
         uncertain,
@@ -346,6 +350,37 @@ fn due(since: i64, second: i64) -> ScanDue {
         since: at(since),
         at: at(second),
     }
+}
+
+/// `Vanished` is taken back for a live Snapshot of this very repository that is listed, and for nobody else.
+#[test]
+fn what_vanished_and_is_listed_again_counts_again() {
+    let vanished = |name: &str, id: &str, edit: fn(&mut Value)| {
+        object(name, |o| {
+            o["status"]["snapshot"] = json!({ "kopiaSnapshotID": id });
+            o["status"]["conditions"] = json!([{
+                "type": "Vanished", "status": "True", "reason": "NotListed", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]);
+            edit(o);
+        })
+    };
+    let snapshots = [
+        vanished("back", "1", |_| {}),
+        vanished("still-gone", "2", |_| {}),
+        vanished("of-another-repository", "1", |o| {
+            o["status"]["resolved"]["uniqueId"] = json!("other")
+        }),
+        vanished("of-no-known-repository", "1", |o| {
+            o["status"]["resolved"]["uniqueId"] = Value::Null
+        }),
+        vanished("being-deleted", "1", |o| {
+            o["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }),
+        recording("never-gone", "3"),
+    ];
+    let found = scan(&[listed("1", None), listed("3", None)], &snapshots);
+    assert_eq!(found.seen_again, ["back"]);
 }
 
 fn listed_once() -> CatalogStatus {

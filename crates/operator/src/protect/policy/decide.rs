@@ -1,6 +1,6 @@
 //! What a policy prunes and says: pure, time and facts as arguments.
 
-use crate::world::keys::RepositoryKey;
+use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
@@ -227,17 +227,29 @@ fn vanished(view: &SnapshotView) -> bool {
 
 /// Whether retention counts it: not vanished, succeeded, with a recorded snapshot, not being deleted, ours by origin.
 fn counts(view: &SnapshotView) -> bool {
-    let origin = view
-        .label(names::ORIGIN_LABEL)
-        .map_or(Origin::Manual, Origin::parse);
-    let ours = match origin {
-        Origin::Scheduled | Origin::Manual | Origin::Adopted => true,
-        Origin::Discovered | Origin::Replicated | Origin::Unknown => false,
-    };
-    ours && view.metadata.deletion_timestamp.is_none()
+    is_ours(view)
+        && view.metadata.deletion_timestamp.is_none()
         && view.phase() == Some(SnapshotPhase::Succeeded)
         && view.snapshot_id().is_some()
         && !vanished(view)
+}
+
+fn is_ours(view: &SnapshotView) -> bool {
+    let origin = view
+        .label(names::ORIGIN_LABEL)
+        .map_or(Origin::Manual, Origin::parse);
+    match origin {
+        Origin::Scheduled | Origin::Manual | Origin::Adopted => true,
+        Origin::Discovered | Origin::Replicated | Origin::Unknown => false,
+    }
+}
+
+/// Whether it goes with its policy: ours by origin, naming the policy, and not being deleted already.
+#[must_use]
+pub fn is_child(view: &SnapshotView, policy: &ObjectKey) -> bool {
+    is_ours(view)
+        && view.metadata.deletion_timestamp.is_none()
+        && view.policy().is_some_and(|named| named == *policy)
 }
 
 /// A live object whose stamp's delete never happened: a later deletion by a person must not be taken for a prune.

@@ -6,10 +6,13 @@
 //! (`docs/design.md` 3.7). The ids that retention kept travel with it. A policy without `retention` never prunes, and
 //! as many as the threshold after an edit, or of adopted ones, wait for a person.
 //!
+//! A policy that is being deleted lets its Snapshots go first ([`cleanup`]).
+//!
 //! **Assumes.** The wave controller tells a fresh stamp from an old one; a live object that carries an old stamp
 //! loses it here.
 
 mod act;
+mod cleanup;
 mod decide;
 #[cfg(test)]
 mod tests;
@@ -32,8 +35,16 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     let Some(policy) = ctx.world.policy(key) else {
         return Ok(Next::Settled);
     };
-    if policy.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
+    if !ctx.world.is_synced() {
         return Ok(Next::Settled);
+    }
+    if policy.metadata.deletion_timestamp.is_some() {
+        return cleanup::pass(ctx, key, &policy).await;
+    }
+    if !cleanup::has_finalizer(&policy) {
+        cleanup::add_finalizer(ctx, key, &policy).await?;
+        // Its own event brings it back.
+        return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
     let repository = policy.spec.repository.as_ref();
     let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));

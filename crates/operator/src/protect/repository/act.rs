@@ -298,7 +298,7 @@ async fn listed(ctx: &Context, facts: &Facts, job: &JobFact) -> Result<Next, Err
             (_, Some(failure)) => Err(failure.message.clone()),
             (_, None) => Err("the mover answered something else than was asked".to_owned()),
         },
-        Read::Unreadable(why) => Err(why.clone()),
+        Read::Unreadable(why) | Read::Silent(why) => Err(why.clone()),
     };
     ctx.results.forget(&scan);
     // A Job without a time began never: nothing is removed on its account.

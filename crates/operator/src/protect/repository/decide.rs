@@ -224,7 +224,9 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
         _ if stale || job.job.metadata.deletion_timestamp.is_some() => Step::Recycle(Box::new(job.clone())),
         JobState::Waiting | JobState::Active => {
             let message = match &job.read {
-                Read::Unreadable(why) => format!("Job {} connects; {why}.", job.job.key()),
+                Read::Unreadable(why) | Read::Silent(why) => {
+                    format!("Job {} connects; {why}.", job.job.key())
+                }
                 Read::Outcome { .. } => format!("Job {} connects.", job.job.key()),
             };
             Step::Settle(Reason::Connecting, message, Some(SignedDuration::from_secs(5)))
@@ -233,7 +235,7 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
             let at = backoff::REPOSITORY.next(failures.saturating_add(1), now);
             let recorded = facts.view.unique_id();
             match &job.read {
-                Read::Unreadable(why) => Step::Failed(
+                Read::Unreadable(why) | Read::Silent(why) => Step::Failed(
                     Reason::BootstrapJobFailed,
                     format!("Job {} failed: {why}. It is tried again.", job.job.key()),
                     at,

@@ -1,5 +1,6 @@
 //! Recording a slot, creating its Snapshot, reporting.
 
+use super::history;
 use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
@@ -52,6 +53,8 @@ pub async fn carry_out(
     now: Timestamp,
 ) -> Result<Next, Error> {
     propagate_cascade(ctx, observed).await?;
+    let limit = observed.schedule.spec.failed_jobs_history_limit;
+    history::prune(ctx, &history::beyond(&observed.children, limit)).await?;
     let Some(slot) = plan.run else {
         report(ctx, key, observed, plan, None, now).await?;
         return Ok(again(plan, now));
@@ -201,21 +204,32 @@ async fn propagate_cascade(ctx: &Context, observed: &Observed) -> Result<(), Err
         let key = child.key();
         let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let version = child.metadata.resource_version.as_deref().unwrap_or_default();
-        ctx.leadership.guard()?;
-        match write::patch(
-            &api,
-            &key.name,
-            version,
-            json!({ "spec": { "onScheduleDelete": wanted } }),
-        )
-        .await
-        {
+        match write_cascade(ctx, &api, &key, version, wanted).await {
             // A child that changed meanwhile brings the schedule back by its own event.
-            Ok(_) | Err(WriteError::Conflict | WriteError::Gone) => {}
-            Err(error) => return Err(error.into()),
+            Ok(()) | Err(Error::Conflict) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Writes `onScheduleDelete` on one child, if it is still at `version`.
+pub(super) async fn write_cascade<K>(
+    ctx: &Context,
+    api: &Api<K>,
+    key: &ObjectKey,
+    version: &str,
+    wanted: CascadePolicy,
+) -> Result<(), Error>
+where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    ctx.leadership.guard()?;
+    let patch = json!({ "spec": { "onScheduleDelete": wanted } });
+    match write::patch(api, &key.name, version, patch).await {
+        Ok(_) | Err(WriteError::Gone) => Ok(()),
+        Err(error @ (WriteError::Conflict | WriteError::Api(_))) => Err(error.into()),
+    }
 }
 
 async fn write_status(

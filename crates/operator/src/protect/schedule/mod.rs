@@ -2,14 +2,15 @@
 //!
 //! **Promises.** A slot is recorded before its Snapshot is created, so that a crash in between meets the same
 //! name again; the Snapshot's first status (origin, phase Pending) is written by the schedule that made it
-//! (`docs/design.md` 3.7). An edit of `onScheduleDelete` reaches the children already made.
+//! (`docs/design.md` 3.7). An edit of `onScheduleDelete` reaches the children already made, and the last one also when
+//! the schedule is deleted right after it.
 //!
 //! **Assumes.** Which slot runs is `core::schedule`'s decision.
 
 mod act;
+mod cleanup;
+mod history;
 mod observe;
-#[cfg(test)]
-mod tests;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
@@ -24,8 +25,18 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     let Some(schedule) = ctx.world.schedule(key) else {
         return Ok(Next::Settled);
     };
-    if schedule.metadata.deletion_timestamp.is_some() || !ctx.world.is_synced() {
+    if schedule.metadata.deletion_timestamp.is_some() {
+        return cleanup::pass(ctx, key).await;
+    }
+    if !ctx.world.is_synced() {
         return Ok(Next::Settled);
+    }
+    let meta = &schedule.metadata;
+    if !cleanup::has_finalizer(meta.finalizers.as_deref()) {
+        let version = meta.resource_version.as_deref().unwrap_or_default();
+        cleanup::add_finalizer(ctx, key, meta.finalizers.as_deref(), version).await?;
+        // Its own event brings it back.
+        return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
     let now = ctx.clock.now();
     let observed = observe::observe(ctx, key, schedule);

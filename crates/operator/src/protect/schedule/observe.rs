@@ -80,33 +80,12 @@ fn timetable(schedule: &SnapshotSchedule, uid: &str) -> Result<Timetable, String
     }
     let times = &schedule.spec.schedule;
     let jitter = match times.jitter.as_deref() {
-        Some(text) => duration(text).ok_or_else(|| {
+        Some(text) => holdfast_api::shared::duration(text).ok_or_else(|| {
             format!("spec.schedule.jitter {text:?} is not a duration: write it as 90s, 5m or 1h30m")
         })?,
         None => SignedDuration::ZERO,
     };
     Timetable::new(&times.cron, times.timezone.as_deref(), jitter, uid).map_err(|e| e.to_string())
-}
-
-/// `90s`, `5m`, `1h30m`.
-pub(super) fn duration(text: &str) -> Option<SignedDuration> {
-    let mut total = 0i64;
-    let mut number = String::new();
-    for c in text.chars() {
-        if c.is_ascii_digit() {
-            number.push(c);
-            continue;
-        }
-        let unit = match c {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            _ => return None,
-        };
-        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit)?)?;
-        number.clear();
-    }
-    (number.is_empty() && !text.is_empty()).then(|| SignedDuration::from_secs(total))
 }
 
 fn same_timetable(slot: &Slot, schedule: &SnapshotSchedule) -> bool {

@@ -9,12 +9,14 @@ use crate::jobs::create::{Created, create};
 use crate::jobs::job_name;
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
+use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
 use crate::world::keys;
 use crate::world::views::{SnapshotStatusView, SnapshotView};
 use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
+use holdfast_core::deletion::silence::Begin;
 use holdfast_protocol::SOURCE_DIR;
 use holdfast_protocol::work::{BackupItem, Operation, Source, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
@@ -192,6 +194,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
             | Blocked::PolicyNotFound(_)
             | Blocked::PolicyInvalid(..)
             | Blocked::PolicySuspended(_)
+            | Blocked::PolicyDeleting(_)
             | Blocked::RepositoryNotFound(_)
             | Blocked::NamespaceNotAllowed(_)
             | Blocked::RepositoryNotReady(_)
@@ -296,8 +299,29 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         backoff_limit: failure.backoff_limit.unwrap_or(2),
         active_deadline_seconds: failure.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS),
         labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        annotations: BTreeMap::from([(
+            names::WRITES_TO.to_owned(),
+            run.repository.unique_id().unwrap_or_default().to_owned(),
+        )]),
     };
+    // Held until CREATE: a batch that asks meanwhile counts this writer, or this writer finds that batch.
+    let gate = ctx.gates.lane(run.repository.unique_id().unwrap_or_default());
+    let _gate = gate.lock().await;
+    match writers::may_begin(ctx, &run.repository).await? {
+        Begin::Now => {}
+        Begin::AfterBatch => {
+            let message = format!(
+                "A delete Job runs on {}, whose engine deletes safely only alone. The run starts when it has ended, ahead of the next one.",
+                run.repository.key
+            );
+            write_status(ctx, view, |status| {
+                let all = (false, true, false);
+                kstatus(status, generation, all, writers::HELD_BACK, &message, now);
+            })
+            .await?;
+            return Ok(Next::After(Duration::from_secs(10)));
+        }
+    }
     let (reason, message) = match create(ctx, &mover).await {
         Ok(Created::Yes(_)) => return Ok(Next::Settled),
         Ok(Created::Exists) => (
@@ -337,7 +361,7 @@ fn source(view: &SnapshotView, run: &Possible) -> Source {
 
 async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
     let message = match &job.read {
-        Read::Unreadable(why) => format!("Job {} runs; {why}.", job.job.key()),
+        Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),
     };
     let age = job

@@ -99,6 +99,7 @@ impl Blocked {
             Self::PolicyNotFound(_) => "PolicyNotFound",
             Self::PolicyInvalid(..) => "PolicyInvalid",
             Self::PolicySuspended(_) => "PolicySuspended",
+            Self::PolicyDeleting(_) => "PolicyDeleting",
             Self::RepositoryNotFound(_) => "RepositoryNotFound",
             Self::NamespaceNotAllowed(_) => "NamespaceNotAllowed",
             Self::RepositoryNotReady(_) => "RepositoryNotReady",
@@ -120,6 +121,9 @@ impl Blocked {
                 format!("SnapshotPolicy {key} does not exist. Create it; the run starts then.")
             }
             Self::PolicyInvalid(key, text) => format!("SnapshotPolicy {key} is refused: {text}"),
+            Self::PolicyDeleting(key) => {
+                format!("SnapshotPolicy {key} is being deleted. Create it again; the run starts then.")
+            }
             Self::PolicySuspended(key) => {
                 format!("SnapshotPolicy {key} is suspended. The run starts when it is not.")
             }
@@ -154,6 +158,7 @@ impl Blocked {
             | Self::PolicyNotFound(_)
             | Self::PolicyInvalid(..)
             | Self::PolicySuspended(_)
+            | Self::PolicyDeleting(_)
             | Self::RepositoryNotFound(_)
             | Self::NamespaceNotAllowed(_)
             | Self::RepositoryNotReady(_) => false,

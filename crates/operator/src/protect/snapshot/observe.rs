@@ -49,6 +49,8 @@ pub enum Blocked {
     PolicyInvalid(ObjectKey, String),
     /// The policy is suspended.
     PolicySuspended(ObjectKey),
+    /// The policy is being deleted.
+    PolicyDeleting(ObjectKey),
     /// The repository object does not exist.
     RepositoryNotFound(String),
     /// The namespace may not use it.
@@ -154,6 +156,9 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     let Some(policy) = ctx.world.policy(&policy_key) else {
         return Ok(Run::Blocked(Blocked::PolicyNotFound(policy_key)));
     };
+    if policy.metadata.deletion_timestamp.is_some() {
+        return Ok(Run::Blocked(Blocked::PolicyDeleting(policy_key)));
+    }
     let refusals = holdfast_api::validate::policy(&policy.spec);
     if !refusals.is_empty() {
         let text = refusals

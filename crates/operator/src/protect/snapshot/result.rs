@@ -5,7 +5,7 @@
 
 use super::act::{kstatus, write_status};
 use crate::context::{Context, Error};
-use crate::jobs::outcome::Read;
+use crate::jobs::outcome::{self, Read};
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
 use crate::world::views::{JobState, JobView, SnapshotView};
@@ -140,7 +140,7 @@ fn stats(taken: &TakenSnapshot) -> Stats {
 /// What a Job's end means. Only a whole outcome for this very object counts.
 fn judge(uid: &str, state: JobState, read: &Read) -> Result<TakenSnapshot, RunFailure> {
     match read {
-        Read::Unreadable(why) => Err(RunFailure {
+        Read::Unreadable(why) | Read::Silent(why) => Err(RunFailure {
             class: "MoverLeftNoResult".into(),
             message: format!(
                 "The mover left no result: {why}. Nothing is recorded; what it may have written stays in the repository."
@@ -183,11 +183,22 @@ async fn keep_for_a_while(ctx: &Context, job: &JobView) -> Result<(), Error> {
 }
 
 /// Stops a running mover: its Job is suspended, so that the Job controller ends the pod and starts no other
-/// (`docs/design.md` 3.3 rule 3). What it had committed stays in the repository.
+/// (`docs/design.md` 3.3 rule 3). What it had committed stays in the repository. One that is done already is left
+/// alone: the Job controller has not seen it yet, and would delete the pod with the result in it.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn stop(ctx: &Context, job: &JobView) -> Result<(), Error> {
+    match outcome::read(&ctx.client, job).await? {
+        Read::Outcome {
+            exited_well: true, ..
+        } => return Ok(()),
+        Read::Outcome {
+            exited_well: false, ..
+        }
+        | Read::Unreadable(_)
+        | Read::Silent(_) => {}
+    }
     ctx.leadership.guard()?;
     let key = job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);

@@ -5,16 +5,16 @@
 //!
 //! **Assumes.** The world is synced; a caller that is not sure of an absence passes what it is sure of.
 
-use super::justified;
+use super::{justified, member};
 use crate::world::NamespaceKnown;
 use crate::world::keys::LaneKey;
-use crate::world::views::{JobView, RepositoryView, SnapshotView};
-use holdfast_api::shared::{CascadePolicy, DeletionPolicy, NamespaceDeletePolicy, Origin};
+use crate::world::views::{JobView, RepositoryView, ScheduleView, SnapshotView};
+use holdfast_api::shared::{CascadePolicy, DeletionPolicy, NamespaceDeletePolicy, Origin, duration};
 use holdfast_api::{conditions, names};
-use holdfast_core::deletion::guard::{self, effective_policy};
+use holdfast_core::deletion::guard::{self, effective_cascade, effective_policy};
 use holdfast_core::deletion::{
     Cascade, HeldCondition, MemberFacts, NamespaceState, OnNamespaceDelete, OwnMover, Owner, Place, Policy,
-    RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, Resolution, Sharing, Stamp,
+    RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, Resolution, Sharing, SlidingWindow, Stamp,
 };
 use holdfast_protocol::work::{BatchMember, Source};
 use jiff::Timestamp;
@@ -29,6 +29,8 @@ pub struct Around {
     pub first_seen: Timestamp,
     /// The schedule that owns it.
     pub owner: Owner,
+    /// What that schedule says about the data, where there is one to ask.
+    pub schedule_says: Option<Cascade>,
     /// Its namespace.
     pub namespace: NamespaceState,
     /// Where it belongs.
@@ -65,11 +67,7 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
         pruned_at: view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok()),
         restamped: false,
         policy: policy(view),
-        cascade: match view.spec.on_schedule_delete {
-            None | Some(CascadePolicy::Retain) => Cascade::Retain,
-            Some(CascadePolicy::Delete) => Cascade::Delete,
-            Some(CascadePolicy::Unknown) => Cascade::Unknown,
-        },
+        cascade: effective_cascade(view.spec.on_schedule_delete.map(cascade), around.schedule_says),
         owner: around.owner,
         namespace_state: around.namespace,
         pin: view.pin(),
@@ -81,7 +79,16 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
         place: around.place,
         attempts: deletion.map_or(0, |d| d.attempts),
         next_attempt_at: deletion.and_then(|d| d.next_attempt_at),
+        rides_alone: deletion.is_some_and(|d| d.outcome.as_deref() == Some(member::NO_ANSWER)),
         document_bytes,
+    }
+}
+
+fn cascade(policy: CascadePolicy) -> Cascade {
+    match policy {
+        CascadePolicy::Retain => Cascade::Retain,
+        CascadePolicy::Delete => Cascade::Delete,
+        CascadePolicy::Unknown => Cascade::Unknown,
     }
 }
 
@@ -180,6 +187,19 @@ pub fn repository(view: &RepositoryView) -> RepositoryFacts {
             effective: a.effective,
             seen_at: a.seen_at,
         }),
+        sliding_window: view
+            .spec
+            .deletion_protection
+            .as_ref()
+            .and_then(|p| p.sliding_window.as_ref())
+            // One that cannot be read is a refused spec, which fires nothing.
+            .and_then(|window| {
+                Some(SlidingWindow {
+                    duration: duration(&window.duration)?,
+                    threshold: window.threshold,
+                })
+            }),
+        refused_acknowledgement: protection.invalid_acknowledgement,
         held_through: protection.held_through,
         backoff_until: protection.jobs.and_then(|j| j.next_attempt_at),
     }
@@ -205,6 +225,16 @@ pub fn owner(owner_uid: Option<&str>, found: Option<&ObjectMeta>) -> Owner {
         (Some(_), Some(meta)) if meta.deletion_timestamp.is_some() => Owner::Terminating,
         (Some(_), Some(_)) => Owner::Alive,
     }
+}
+
+/// What the owning schedule says about the data, given what there is under its name: also while it is being deleted,
+/// never that of another one of the same name.
+#[must_use]
+pub fn schedule_says(owner_uid: Option<&str>, found: Option<&ScheduleView>) -> Option<Cascade> {
+    let uid = owner_uid?;
+    found
+        .filter(|schedule| schedule.metadata.uid.as_deref() == Some(uid))
+        .map(|schedule| cascade(schedule.cascade()))
 }
 
 /// A member's own namespace.

@@ -7,12 +7,14 @@
 //! **Assumes.** The lock was held, and the Job it named looked for, before the plan was made.
 
 use super::justified;
-use super::lease::{self, Lock};
+use super::lease::{self, Lock, Says};
+use super::legacy;
 use super::live::{self, Live};
 use super::member::{self, Written, few_at_once};
+use super::memory::Row;
 use super::observe::{self, BatchJob, Observed};
 use super::proven::Proven;
-use super::{facts, memory, records, settings};
+use super::{facts, memory, records, settings, writers};
 use crate::context::{Context, Error};
 use crate::jobs::build::Mover;
 use crate::jobs::create::{Created, SecretFact, claim_exists, create, secret};
@@ -23,7 +25,8 @@ use crate::world::keys::{LaneKey, ObjectKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use holdfast_api::names;
 use holdfast_core::deletion::names::repository_label;
-use holdfast_core::deletion::{Batch, HeldChange, Plan, Verdict, wave};
+use holdfast_core::deletion::silence::{self, Turn, Writers};
+use holdfast_core::deletion::{Batch, DeleteReason, HeldChange, Plan, Settings, Verdict, wave};
 use holdfast_protocol::work::{BatchMember, Operation, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -39,15 +42,99 @@ const LEFTOVER_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 /// How soon something that another process ends is looked at again.
 const SOON: Duration = Duration::from_secs(5);
 
-/// One batch Job at a time is created where a cap counts them.
-static GATE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 /// Batch Jobs of the whole cluster that have not ended, live.
 async fn live_jobs(ctx: &Context) -> Result<u32, Error> {
     let api: Api<JobView> = Api::all(ctx.client.clone());
     let labels = format!("{}={}", names::OP_LABEL, names::OP_DELETE_BATCH);
     let jobs = api.list(&ListParams::default().labels(&labels)).await?;
     Ok(u32::try_from(jobs.items.iter().filter(|j| !j.is_terminal()).count()).unwrap_or(u32::MAX))
+}
+
+/// What holds until a Job is created: nothing of an earlier batch is left, and nobody else comes between.
+pub struct Gates {
+    /// Batch Jobs of the whole cluster that have not ended; only where a cap counts them.
+    pub jobs_in_cluster: Option<u32>,
+    /// Who else writes; only where the engine minds.
+    pub writers: Option<Writers>,
+    _cap: Option<tokio::sync::OwnedMutexGuard<()>>,
+    _silence: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+impl Gates {
+    /// Whether cap or writers leave no room for a batch that no plan is made for.
+    #[must_use]
+    pub fn full(&self, settings: &Settings, now: Timestamp) -> bool {
+        let capped =
+            settings.max_jobs != 0 && self.jobs_in_cluster.is_some_and(|jobs| jobs >= settings.max_jobs);
+        let waits = self
+            .writers
+            .as_ref()
+            .is_some_and(|writers| match silence::turn(writers, now) {
+                Turn::Alone | Turn::BesideWriters => false,
+                Turn::AfterWriters(_) | Turn::WritersFirst(_) => true,
+            });
+        capped || waits
+    }
+}
+
+/// Takes the gates; none while a pod of an earlier Job is left.
+///
+/// # Errors
+/// [`Error`].
+pub async fn gates(
+    ctx: &Context,
+    key: &LaneKey,
+    lock: &Lock,
+    observed: &mut Observed,
+    now: Timestamp,
+) -> Result<Option<Gates>, Error> {
+    if let Some((view, pod)) = leftover(ctx, observed).await? {
+        let name = pod.metadata.name.unwrap_or_default();
+        tracing::info!(lane = %key, pod = name, "a pod of an earlier delete Job is still there; waiting for it");
+        let since = pod
+            .metadata
+            .deletion_timestamp
+            .or(pod.metadata.creation_timestamp);
+        if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
+            let message = format!(
+                "The pod {}/{name} of an earlier delete Job has not ended, so it may still delete; no other delete Job is created beside it. It goes on when the pod has ended; if its node is lost, delete the pod by force.",
+                view.place(&ctx.settings.namespace)
+            );
+            failed(ctx, observed, &view, "LeftoverPod", &message, now).await?;
+        }
+        return Ok(None);
+    }
+    if let Some(job) = legacy::running(ctx, observed).await? {
+        let named = job.key();
+        tracing::info!(lane = %key, job = %named, "a delete Job of the Kopia operator has not ended; waiting for it");
+        let since = job.metadata.creation_timestamp.as_ref();
+        if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
+            let message = format!(
+                "The delete Job {named} of the Kopia operator has not ended and deletes Snapshots of this repository; no other delete Job is created beside it. It goes on when the Job has ended; if it cannot end, delete it.",
+            );
+            for view in ctx.world.repositories_of(key) {
+                failed(ctx, observed, &view, "LegacyDeleteJob", &message, now).await?;
+            }
+        }
+        return Ok(None);
+    }
+    // So that two lanes do not both take the last place under the cap.
+    let (mut cap, mut jobs_in_cluster) = (None, None);
+    if ctx.settings.max_concurrent_delete_jobs != 0 {
+        cap = Some(Arc::clone(&ctx.gates.cap).lock_owned().await);
+        jobs_in_cluster = Some(live_jobs(ctx).await?);
+    }
+    // The same for the writers of a repository that has to be silent.
+    let silence = match writers::minds(ctx, key) {
+        Some(id) => Some(ctx.gates.lane(&id).lock_owned().await),
+        None => None,
+    };
+    Ok(Some(Gates {
+        jobs_in_cluster,
+        writers: writers::live(ctx, key, lock).await?,
+        _cap: cap,
+        _silence: silence,
+    }))
 }
 
 /// Fires a plan's batch, if it stands the live proof.
@@ -63,29 +150,12 @@ pub async fn fire(
     batch: &Batch,
     now: Timestamp,
 ) -> Result<Next, Error> {
-    if let Some((view, pod)) = leftover(ctx, observed).await? {
-        let name = pod.metadata.name.unwrap_or_default();
-        tracing::info!(lane = %key, pod = name, "a pod of an earlier delete Job is still there; waiting for it");
-        let since = pod
-            .metadata
-            .deletion_timestamp
-            .or(pod.metadata.creation_timestamp);
-        if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
-            let message = format!(
-                "The pod {}/{name} of an earlier delete Job has not ended, so it may still delete; no other delete Job is created beside it. It goes on when the pod has ended; if its node is lost, delete the pod by force.",
-                view.place(&ctx.settings.namespace)
-            );
-            records::failed(ctx, observed, &view, None, "LeftoverPod", &message, now).await?;
-        }
+    let Some(gates) = gates(ctx, key, lock, observed, now).await? else {
         return Ok(Next::After(SOON));
-    }
-    // Held until CREATE, so that two lanes do not both take the last place under the cap.
-    let capped = ctx.settings.max_concurrent_delete_jobs != 0;
-    let _gate = if capped { Some(GATE.lock().await) } else { None };
+    };
     let mut live = live::read(ctx, observed, batch).await?;
-    if capped {
-        live.jobs_in_cluster = Some(live_jobs(ctx).await?);
-    }
+    live.jobs_in_cluster = gates.jobs_in_cluster;
+    live.writers.clone_from(&gates.writers);
     let Some(proof) = prove(ctx, key, &observed.jobs, proven, &live, batch, now) else {
         tracing::info!(lane = %key, "nothing of the batch stands what was read live; looking again");
         return Ok(Next::After(SOON));
@@ -94,7 +164,7 @@ pub async fn fire(
         return Err(Error::Conflict);
     };
     if let Some((reason, message)) = missing(ctx, &repository).await? {
-        records::failed(ctx, observed, &repository, None, reason, &message, now).await?;
+        failed(ctx, observed, &repository, reason, &message, now).await?;
         return Ok(Next::After(SOON));
     }
     let riders = justified::riders(ctx, key, &proof.observed, &proof.plan, &proof.batch.members);
@@ -103,8 +173,8 @@ pub async fn fire(
         return Ok(Next::After(super::CATCH_UP));
     }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
-    lease::write(ctx, lock, Some(&job), now).await?;
-    let claimed = claim(ctx, &proof, &riders.members, &repository, &job.name, now).await?;
+    lease::write(ctx, lock, Says::Job(&job), now).await?;
+    let (claimed, refused_claims) = claim(ctx, &proof, &riders.members, &repository, &job.name, now).await?;
     let mut members: Vec<(BatchMember, Arc<SnapshotView>)> = claimed
         .into_iter()
         .filter_map(|view| {
@@ -114,11 +184,29 @@ pub async fn fire(
         })
         .collect();
     if members.is_empty() {
-        return Err(Error::Conflict);
+        // The lock names a Job that will not be: it binds nobody.
+        return if refused_claims {
+            Ok(Next::After(super::REFUSED_AGAIN))
+        } else {
+            Err(Error::Conflict)
+        };
     }
     // The order of the answer's letters; the Job's annotation repeats it, so that it can be read back from there.
     members.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
-    if let Err(error) = memory::write(ctx, &repository, &job, &members, now).await {
+    let why = |uid: &str| match proof.plan.decision(uid)?.verdict {
+        Verdict::Delete(why) => Some(why),
+        Verdict::InFlight
+        | Verdict::Release(_)
+        | Verdict::Orphan(_)
+        | Verdict::Retain(_)
+        | Verdict::Wait(_)
+        | Verdict::Held(_) => None,
+    };
+    let rows: Vec<Row> = members
+        .iter()
+        .map(|(member, view)| row(member, view, why(&member.uid)))
+        .collect();
+    if let Err(error) = memory::write(ctx, &repository, &job, &rows, now).await {
         return refused(
             ctx,
             observed,
@@ -136,7 +224,7 @@ pub async fn fire(
         members.into_iter().map(|(member, _)| member).collect(),
         riders.kept,
     );
-    let created = match create(ctx, &mover).await {
+    let created = match created(ctx, &mover).await {
         Ok(created) => created,
         Err(error) => {
             return refused(
@@ -159,6 +247,19 @@ pub async fn fire(
         Created::Exists => exists(ctx, observed, &repository, &job, now).await,
         // Rule 4 decides about its members when the world says so.
         Created::NoPlace => Ok(Next::After(SOON)),
+    }
+}
+
+fn row(member: &BatchMember, view: &SnapshotView, why: Option<DeleteReason>) -> Row {
+    let ObjectKey { namespace, name } = view.key();
+    Row {
+        uid: member.uid.clone(),
+        namespace,
+        name,
+        snapshot: member.snapshot_id.clone(),
+        source: member.source.clone(),
+        start_time: member.start_time,
+        why: why.map(|why| why.reason().to_owned()),
     }
 }
 
@@ -213,7 +314,10 @@ async fn leftover(ctx: &Context, observed: &Observed) -> Result<Option<(Arc<Repo
 }
 
 /// What a Job would need and is not there.
-async fn missing(
+///
+/// # Errors
+/// [`Error`].
+pub async fn missing(
     ctx: &Context,
     repository: &RepositoryView,
 ) -> Result<Option<(&'static str, String)>, Error> {
@@ -246,7 +350,7 @@ async fn missing(
     Ok(None)
 }
 
-/// Claims the members of a proven batch; answers with those that were. The Job keeps the name of the set that was
+/// Claims the members of a proven batch; answers with those that were, and whether a claim was refused. The Job keeps the name of the set that was
 /// proven even if some drop out: a name is only there to make a repeated CREATE harmless.
 async fn claim(
     ctx: &Context,
@@ -255,7 +359,7 @@ async fn claim(
     repository: &RepositoryView,
     job: &str,
     now: Timestamp,
-) -> Result<Vec<Arc<SnapshotView>>, Error> {
+) -> Result<(Vec<Arc<SnapshotView>>, bool), Error> {
     let mut claims = Vec::new();
     for uid in members {
         let (Some(view), Some(decision)) = (proof.observed.views.get(uid), proof.plan.decision(uid)) else {
@@ -287,19 +391,21 @@ async fn claim(
             (view, written)
         });
     }
-    let mut claimed = Vec::new();
+    let (mut claimed, mut refused) = (Vec::new(), false);
     for (view, written) in few_at_once(claims).await {
         match written? {
             Written::Yes => claimed.push(Arc::clone(view)),
-            Written::Changed | Written::Refused => {
-                tracing::info!(snapshot = %view.key(), "changed since it was judged, or refused; not in this delete Job");
+            Written::Changed => {
+                tracing::info!(snapshot = %view.key(), "changed since it was judged; not in this delete Job");
             }
+            Written::Refused => refused = true,
         }
     }
-    Ok(claimed)
+    Ok((claimed, refused))
 }
 
-fn mover(
+/// The Job of a batch.
+pub fn mover(
     ctx: &Context,
     repository: &RepositoryView,
     job: &ObjectKey,
@@ -349,9 +455,41 @@ fn mover(
     }
 }
 
+/// No delete Job can be created: the repository's trouble.
+///
+/// # Errors
+/// [`Error`].
+pub async fn failed(
+    ctx: &Context,
+    observed: &mut Observed,
+    repository: &RepositoryView,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let failure = records::Failure {
+        job: None,
+        silent: None,
+        reason,
+        message,
+    };
+    records::failed(ctx, observed, repository, failure, now).await
+}
+
+/// CREATE, through the one gate of all mover Jobs.
+///
+/// # Errors
+/// [`Error`].
+pub async fn created(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
+    create(ctx, mover).await
+}
+
 /// A quota or a webhook does not let the Job in: the repository's trouble, in the API server's own words. Any other
 /// error ends the pass.
-async fn refused(
+///
+/// # Errors
+/// [`Error`].
+pub async fn refused(
     ctx: &Context,
     observed: &mut Observed,
     repository: &RepositoryView,
@@ -363,7 +501,7 @@ async fn refused(
         return Err(error);
     }
     let message = format!("The API server does not take {what}: {error}");
-    records::failed(ctx, observed, repository, None, "JobRefused", &message, now).await?;
+    failed(ctx, observed, repository, "JobRefused", &message, now).await?;
     Ok(Next::After(SOON))
 }
 
@@ -383,7 +521,7 @@ async fn exists(
         }
         Some(_) => {
             let message = format!("A Job {job} that is not ours has the name of the delete Job; remove it.");
-            records::failed(ctx, observed, repository, None, "JobNameTaken", &message, now).await?;
+            failed(ctx, observed, repository, "JobNameTaken", &message, now).await?;
             Ok(Next::After(SOON))
         }
         None => Err(Error::Conflict),
@@ -391,7 +529,7 @@ async fn exists(
 }
 
 /// Waits until the world has the Job, at most for a while; the lock tells the next pass in any case.
-async fn seen(ctx: &Context, job: &ObjectKey, uid: Option<&str>) {
+pub async fn seen(ctx: &Context, job: &ObjectKey, uid: Option<&str>) {
     for _ in 0..20 {
         if ctx.world.job(job).is_some_and(|j| Some(j.uid()) == uid) {
             return;

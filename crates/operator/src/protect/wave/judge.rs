@@ -3,6 +3,7 @@
 //! **Promises.** Only a whole answer of the right repository confirms anything. What kept the whole Job from
 //! working is the repository's failure and counts against no member.
 
+use super::member::NO_ANSWER;
 use crate::jobs::outcome::Read;
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
@@ -40,9 +41,9 @@ pub struct MemberResult {
 pub fn judge(members: usize, unique_id: &str, read: &Read) -> Verdict {
     let outcome = match read {
         Read::Outcome { outcome, .. } => outcome,
-        Read::Unreadable(why) => {
+        Read::Unreadable(why) | Read::Silent(why) => {
             return Verdict::Repository {
-                reason: "NoResult".to_owned(),
+                reason: NO_ANSWER.to_owned(),
                 message: format!("The delete Job left no result: {why}. Nothing is confirmed."),
             };
         }

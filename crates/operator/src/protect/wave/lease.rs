@@ -1,4 +1,5 @@
-//! The lock of a lane: a Lease in the operator's namespace that names the batch Job (`docs/design.md` 3.6).
+//! The lock of a lane: a Lease in the operator's namespace that names the batch Job (`docs/design.md` 3.6), and keeps
+//! the lane's own memory of a hold (3.4).
 //!
 //! **Promises.** It is written with the resourceVersion that was read, or created; whoever comes second meets a
 //! conflict. A process that did not write it last rewrites it before it does anything else to the lane, so that
@@ -8,14 +9,18 @@
 //! is free. The caller looks for the Job live.
 
 use crate::context::{Context, Error};
+use crate::jobs::{name_repository, parse_repository};
 use crate::runtime::leader::{NotLeader, Standing};
 use crate::world::keys::ObjectKey;
 use holdfast_api::names;
+use holdfast_core::deletion::LaneLatch;
 use holdfast_core::deletion::names::lane_lease_name;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Name of the engine in the Lease's name.
 const ENGINE: &str = "Restic";
@@ -33,6 +38,115 @@ impl Lock {
     pub fn job(&self) -> Option<ObjectKey> {
         named_job(self.lease.as_ref()?)
     }
+
+    /// Since when a batch waits for writers.
+    #[must_use]
+    pub fn waiting_since(&self) -> Option<Timestamp> {
+        self.time(names::LANE_WAITING_SINCE)
+    }
+
+    /// When the last batch ended; recorded only where writers go first after one.
+    #[must_use]
+    pub fn batch_ended(&self) -> Option<Timestamp> {
+        self.time(names::LANE_BATCH_ENDED)
+    }
+
+    fn time(&self, annotation: &str) -> Option<Timestamp> {
+        let annotations = self.lease.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(annotation)?.parse().ok()
+    }
+}
+
+/// What a lock says after a write.
+#[derive(Debug, Clone, Copy)]
+pub enum Says<'a> {
+    /// As before: it changes hands.
+    Same,
+    /// This Job is about to be created; nothing waits any more.
+    Job(&'a ObjectKey),
+    /// No Job. With a time: a batch ended then, and writers go first.
+    Free(Option<Timestamp>),
+    /// A batch waits for writers since then; none: it does not any more.
+    Waits(Option<Timestamp>),
+}
+
+impl Lock {
+    /// What the lane remembers of a hold. One that cannot be read holds everything that is pending: a person decides.
+    #[must_use]
+    pub fn latch(&self) -> Option<LaneLatch> {
+        let annotations = self.lease.as_ref()?.metadata.annotations.as_ref()?;
+        let text = annotations.get(names::LANE_LATCH)?;
+        let kept: KeptLatch = serde_json::from_str(text).unwrap_or_else(|error| {
+            tracing::warn!(lane = %self.unique_id, %error, "what the lane remembers of a hold cannot be read; everything pending counts as held");
+            KeptLatch {
+                held_through: Some(Timestamp::MAX),
+                thresholds: BTreeMap::new(),
+            }
+        });
+        let thresholds = kept.thresholds.into_iter();
+        Some(LaneLatch {
+            held_through: kept.held_through,
+            thresholds: thresholds
+                .filter_map(|(name, threshold)| Some((parse_repository(&name)?, threshold)))
+                .collect(),
+        })
+    }
+}
+
+/// A [`LaneLatch`] as the Lease keeps it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptLatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held_through: Option<Timestamp>,
+    #[serde(default)]
+    thresholds: BTreeMap<String, u32>,
+}
+
+/// Writes what the lane remembers of a hold, or that it remembers nothing.
+///
+/// # Errors
+/// [`Error`]; a conflict when somebody else wrote the lock since it was read.
+pub async fn remember(
+    ctx: &Context,
+    lock: &Lock,
+    latch: Option<&LaneLatch>,
+    now: Timestamp,
+) -> Result<Lock, Error> {
+    let mut changed = lock.clone();
+    let kept = latch.map(|latch| KeptLatch {
+        held_through: latch.held_through,
+        thresholds: latch
+            .thresholds
+            .iter()
+            .map(|(key, threshold)| (name_repository(key), *threshold))
+            .collect(),
+    });
+    let text = kept
+        .map(|kept| serde_json::to_string(&kept).map_err(crate::jobs::build::BuildError::from))
+        .transpose()?;
+    let mut wanted = wanted(ctx, lock, Says::Same, me(ctx)?, now);
+    let annotations = wanted.metadata.annotations.get_or_insert_default();
+    match text {
+        Some(text) => annotations.insert(names::LANE_LATCH.to_owned(), text),
+        None => annotations.remove(names::LANE_LATCH),
+    };
+    changed.lease = Some(store(ctx, lock, &wanted).await?);
+    Ok(changed)
+}
+
+async fn store(ctx: &Context, lock: &Lock, wanted: &Lease) -> Result<Lease, Error> {
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    ctx.leadership.guard()?;
+    Ok(if lock.lease.is_some() {
+        let name = lane_lease_name(ENGINE, &lock.unique_id);
+        api(ctx).replace(&name, &params, wanted).await?
+    } else {
+        api(ctx).create(&params, wanted).await?
+    })
 }
 
 fn named_job(lease: &Lease) -> Option<ObjectKey> {
@@ -71,51 +185,56 @@ pub async fn hold(ctx: &Context, unique_id: &str, now: Timestamp) -> Result<Lock
     match holder {
         None => Ok(lock),
         Some(holder) if holder.as_deref() == Some(&me) => Ok(lock),
-        Some(_) => {
-            let job = lock.job();
-            write(ctx, &lock, job.as_ref(), now).await
-        }
+        Some(_) => write(ctx, &lock, Says::Same, now).await,
     }
 }
 
-/// Writes the Job that the lock names.
+/// The Job that a lane's lock names, for one who only asks.
+///
+/// # Errors
+/// [`Error`].
+pub async fn named(ctx: &Context, unique_id: &str) -> Result<Option<ObjectKey>, Error> {
+    let found = api(ctx).get_opt(&lane_lease_name(ENGINE, unique_id)).await?;
+    Ok(found.as_ref().and_then(named_job))
+}
+
+/// Writes what the lock says.
 ///
 /// # Errors
 /// [`Error`]; a conflict when somebody else wrote it since it was read.
-pub async fn write(
-    ctx: &Context,
-    lock: &Lock,
-    job: Option<&ObjectKey>,
-    now: Timestamp,
-) -> Result<Lock, Error> {
-    let wanted = wanted(ctx, lock, job, me(ctx)?, now);
-    let params = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    ctx.leadership.guard()?;
-    let stored = if lock.lease.is_some() {
-        let name = lane_lease_name(ENGINE, &lock.unique_id);
-        api(ctx).replace(&name, &params, &wanted).await?
-    } else {
-        api(ctx).create(&params, &wanted).await?
-    };
+pub async fn write(ctx: &Context, lock: &Lock, says: Says<'_>, now: Timestamp) -> Result<Lock, Error> {
+    let wanted = wanted(ctx, lock, says, me(ctx)?, now);
+    let stored = store(ctx, lock, &wanted).await?;
     Ok(Lock {
         unique_id: lock.unique_id.clone(),
         lease: Some(stored),
     })
 }
 
-fn wanted(ctx: &Context, lock: &Lock, job: Option<&ObjectKey>, me: String, now: Timestamp) -> Lease {
+fn wanted(ctx: &Context, lock: &Lock, says: Says<'_>, me: String, now: Timestamp) -> Lease {
     let before = lock.lease.clone().unwrap_or_default();
     let spec = before.spec.unwrap_or_default();
     let changes_hands = spec.holder_identity.as_deref() != Some(&me);
     let mut annotations = before.metadata.annotations.unwrap_or_default();
     annotations.insert(names::DELETE_UNIQUE_ID.to_owned(), lock.unique_id.clone());
-    match job {
-        Some(job) => annotations.insert(names::LANE_JOB.to_owned(), job.to_string()),
-        None => annotations.remove(names::LANE_JOB),
+    let mut set = |name: &str, value: Option<String>| match value {
+        Some(value) => _ = annotations.insert(name.to_owned(), value),
+        None => _ = annotations.remove(name),
     };
+    match says {
+        Says::Same => {}
+        Says::Job(job) => {
+            set(names::LANE_JOB, Some(job.to_string()));
+            set(names::LANE_WAITING_SINCE, None);
+        }
+        Says::Free(ended) => {
+            set(names::LANE_JOB, None);
+            if let Some(ended) = ended {
+                set(names::LANE_BATCH_ENDED, Some(ended.to_string()));
+            }
+        }
+        Says::Waits(since) => set(names::LANE_WAITING_SINCE, since.map(|t| t.to_string())),
+    }
     let mut labels = before.metadata.labels.unwrap_or_default();
     labels.insert(names::MANAGED_BY_LABEL.to_owned(), names::MANAGED_BY.to_owned());
     let transitions = spec.lease_transitions.unwrap_or_default();

@@ -2,7 +2,7 @@
 //! (`docs/design.md` 3.5).
 //!
 //! **Promises.** Every repository object of the lane, each distinct owner and each distinct namespace of the
-//! batch is read once. Whatever cannot be read ends the pass; whatever is not there counts as such.
+//! batch is read once, and one list says who else records the batch's snapshots. Whatever cannot be read ends the pass; whatever is not there counts as such.
 //!
 //! **Assumes.** The members themselves need no reading: the claim carries the resourceVersion that was judged.
 
@@ -10,16 +10,18 @@ use super::facts;
 use super::observe::Observed;
 use super::proven::Proven;
 use crate::context::{Context, Error};
-use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::{RepositoryView, SnapshotView};
+use crate::runtime::read;
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
+use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
 use crate::world::{NamespaceKnown, World};
-use holdfast_api::{ClusterRepository, Repository, SnapshotSchedule};
-use holdfast_core::deletion::{Batch, Owner};
+use holdfast_api::shared::Origin;
+use holdfast_api::{ClusterRepository, Repository, names};
+use holdfast_core::deletion::silence::Writers;
+use holdfast_core::deletion::{Batch, Cascade, Owner};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::Api;
-use kube::core::PartialObjectMeta;
-use std::collections::{BTreeMap, BTreeSet};
+use kube::api::{Api, ListParams};
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// What was read. Empty before the proof: then the world is asked.
@@ -29,25 +31,56 @@ pub struct Live {
     pub repositories: BTreeMap<RepositoryKey, Option<Arc<RepositoryView>>>,
     /// Batch Jobs of the whole cluster that have not ended; only where a cap counts them.
     pub jobs_in_cluster: Option<u32>,
-    schedules: BTreeMap<ObjectKey, Option<ObjectMeta>>,
+    /// Who else writes to the repository; only where its engine minds.
+    pub writers: Option<Writers>,
+    /// Snapshot ids of the batch, and the live Snapshots that record them.
+    recorders: Option<(HashSet<String>, Vec<SnapshotView>)>,
+    schedules: BTreeMap<ObjectKey, Option<ScheduleView>>,
     namespaces: BTreeMap<String, NamespaceKnown>,
 }
 
 impl Live {
-    /// The schedule that owns a Snapshot.
+    /// Nothing but who else writes.
     #[must_use]
-    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> Owner {
+    pub fn of_writers(writers: Option<Writers>) -> Self {
+        Self {
+            writers,
+            ..Self::default()
+        }
+    }
+
+    /// The schedule that owns a Snapshot, and what it says about the data.
+    #[must_use]
+    pub fn owner(&self, world: &World, proven: &Proven, view: &SnapshotView) -> (Owner, Option<Cascade>) {
         let Some((uid, name)) = view.schedule_owner() else {
-            return facts::owner(None, None);
+            return (facts::owner(None, None), None);
         };
         let key = ObjectKey::new(view.key().namespace, name);
-        match self.schedules.get(&key) {
-            Some(read) => facts::owner(Some(uid), read.as_ref()),
+        let known = match self.schedules.get(&key) {
+            Some(read) => read.clone(),
             None => {
                 let known = world.schedule(&key);
-                let found = known.as_ref().map(|s| &s.metadata);
-                facts::owner(Some(uid), found.or_else(|| proven.schedules.get(&key)))
+                let known = known.map(|schedule| ScheduleView::from(schedule.as_ref()));
+                known.or_else(|| proven.schedules.get(&key).cloned())
             }
+        };
+        let meta = known.as_ref().map(|schedule| &schedule.metadata);
+        (
+            facts::owner(Some(uid), meta),
+            facts::schedule_says(Some(uid), known.as_ref()),
+        )
+    }
+
+    /// Another Snapshot of the lane that is not being deleted and records the same snapshot.
+    #[must_use]
+    pub fn sharer(&self, world: &World, lane: &LaneKey, id: &str, but: &ObjectKey) -> Option<ObjectKey> {
+        match &self.recorders {
+            Some((ids, recorders)) if ids.contains(id) => recorders
+                .iter()
+                .filter(|view| view.snapshot_id() == Some(id) && world.could_be_of(view, lane))
+                .map(SnapshotView::key)
+                .find(|key| key != but),
+            Some(_) | None => world.live_sharer(lane, id, but),
         }
     }
 
@@ -66,11 +99,10 @@ impl Live {
 /// # Errors
 /// [`Error`].
 pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<Live, Error> {
-    let mut live = Live::default();
-    for key in observed.repositories.keys() {
-        let view = repository(ctx, key).await?;
-        live.repositories.insert(key.clone(), view.map(Arc::new));
-    }
+    let mut live = Live {
+        repositories: repositories(ctx, observed).await?,
+        ..Live::default()
+    };
     let mut schedules = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
     let place = batch.repository.namespace().unwrap_or(&ctx.settings.namespace);
@@ -82,11 +114,17 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
         }
         namespaces.insert(key.namespace);
     }
+    let ids: HashSet<String> = batch
+        .members
+        .iter()
+        .filter_map(|uid| observed.views.get(uid)?.snapshot_id().map(str::to_owned))
+        .collect();
+    let recorders = recorders(ctx, &ids, false).await?;
+    live.recorders = Some((ids, recorders));
     for key in schedules {
-        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
-            Api::namespaced(ctx.client.clone(), &key.namespace);
-        let found = api.get_opt(&key.name).await?;
-        live.schedules.insert(key, found.map(|s| s.metadata));
+        let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
+        let found = read::find(&api, &key.name).await?;
+        live.schedules.insert(key, found);
     }
     for name in namespaces {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(ctx.client.clone());
@@ -100,16 +138,65 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
     Ok(live)
 }
 
+/// The repository objects of a lane, live; `None`: not there.
+///
+/// # Errors
+/// [`Error`].
+pub async fn repositories(
+    ctx: &Context,
+    observed: &Observed,
+) -> Result<BTreeMap<RepositoryKey, Option<Arc<RepositoryView>>>, Error> {
+    let mut found = BTreeMap::new();
+    for key in observed.repositories.keys() {
+        let view = repository(ctx, key).await?;
+        found.insert(key.clone(), view.map(Arc::new));
+    }
+    Ok(found)
+}
+
+/// The live Snapshots that record one of these ids, with `deleting` those that are being deleted as well; rows of the
+/// catalog apart. One that cannot be read is left out:
+/// what the world knows of it was judged before.
+///
+/// # Errors
+/// [`Error`].
+pub async fn recorders(
+    ctx: &Context,
+    ids: &HashSet<String>,
+    deleting: bool,
+) -> Result<Vec<SnapshotView>, Error> {
+    let api: Api<DeserializeGuard<SnapshotView>> = Api::all(ctx.client.clone());
+    let mut page = ListParams::default().limit(500);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await?;
+        found.extend(
+            list.items
+                .into_iter()
+                .filter_map(|guard| guard.0.ok())
+                .filter(|view| {
+                    (deleting || view.metadata.deletion_timestamp.is_none())
+                        && view.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
+                        && view.snapshot_id().is_some_and(|id| ids.contains(id))
+                }),
+        );
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
 async fn repository(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
     let client = ctx.client.clone();
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {
             let api: Api<Repository> = Api::namespaced(client, namespace);
-            api.get_opt(name).await?.map(RepositoryView::namespaced)
+            read::find(&api, name).await?.map(RepositoryView::namespaced)
         }
         RepositoryKey::ClusterRepository { name } => {
             let api: Api<ClusterRepository> = Api::all(client);
-            api.get_opt(name).await?.map(RepositoryView::cluster)
+            read::find(&api, name).await?.map(RepositoryView::cluster)
         }
     })
 }

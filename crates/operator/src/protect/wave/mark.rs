@@ -2,7 +2,8 @@
 //!
 //! **Promises.** A held member is written once, when it becomes held, with one event after it. A wait is written
 //! when it begins and when its reason changes; a wait that ends within seconds is written only where few members
-//! have it or once it has lasted, so that a wave of 700 costs no thousands of writes.
+//! have it or once it has lasted, so that a wave of 700 costs no thousands of writes. One member that changed keeps no
+//! other from being marked, nor what may fire from firing.
 //!
 //! **Assumes.** The latch is recorded before.
 
@@ -29,17 +30,44 @@ const FEW: usize = 10;
 /// A brief wait that has lasted this long is told to all.
 const LASTING: SignedDuration = SignedDuration::from_secs(20);
 
-/// Marks the members of a plan; answers whether a mark was refused.
+/// Most members that are marked before what may fire fires: prunes beside a large wave wait for so many writes and no
+/// more. The others are marked afterwards; the latch binds them already.
+const MARKS_BEFORE: usize = 100;
+
+/// What became of the marks of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marked {
+    /// A mark was refused.
+    pub refused: bool,
+    /// A member changed since it was judged: the next pass judges it again.
+    pub changed: bool,
+}
+
+impl Marked {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            refused: self.refused || other.refused,
+            changed: self.changed || other.changed,
+        }
+    }
+}
+
+/// What is to be written about the members that stay.
+pub struct Marks(Vec<Mark>);
+
+/// Looks after the movers of members and gathers the marks of a plan.
 ///
 /// # Errors
-/// [`Error`]; a conflict after every other member was written.
-pub async fn mark(
+/// [`Error`].
+pub async fn marks(
     ctx: &Context,
     observed: &Observed,
     plan: &Plan,
     proven: &Proven,
     now: Timestamp,
-) -> Result<bool, Error> {
+) -> Result<Marks, Error> {
     let touched = look_after_movers(ctx, observed, plan, proven, now).await?;
     let patience = Patience::new(observed, plan, now);
     let firing: BTreeSet<&str> = plan
@@ -47,7 +75,7 @@ pub async fn mark(
         .iter()
         .flat_map(|b| b.members.iter().map(String::as_str))
         .collect();
-    let mut writes = Vec::new();
+    let mut marks = Vec::new();
     for decision in &plan.decisions {
         if decision.releases()
             || firing.contains(decision.uid.as_str())
@@ -55,17 +83,31 @@ pub async fn mark(
         {
             continue;
         }
-        if let Some(mark) = Mark::of(observed, plan, decision, &patience, now) {
-            writes.push(one(ctx, mark));
-        }
+        marks.extend(Mark::of(observed, plan, decision, &patience, now));
     }
-    let (mut changed, mut refused) = (false, false);
+    Ok(Marks(marks))
+}
+
+impl Marks {
+    /// Takes those that are left to the time after the firing.
+    pub fn split_off(&mut self) -> Self {
+        Self(self.0.split_off(self.0.len().min(MARKS_BEFORE)))
+    }
+}
+
+/// Writes marks.
+///
+/// # Errors
+/// [`Error`].
+pub async fn write(ctx: &Context, observed: &Observed, marks: Marks) -> Result<Marked, Error> {
+    let writes = marks.0.into_iter().map(|mark| one(ctx, mark)).collect();
+    let mut marked = Marked::default();
     let mut untold: BTreeMap<RepositoryKey, usize> = BTreeMap::new();
     for written in few_at_once(writes).await {
         match written? {
             Done::Written => {}
-            Done::Changed => changed = true,
-            Done::Refused => refused = true,
+            Done::Changed => marked.changed = true,
+            Done::Refused => marked.refused = true,
             Done::NoEvent(repository) => *untold.entry(repository).or_default() += 1,
         }
     }
@@ -79,11 +121,7 @@ pub async fn mark(
                 .await;
         }
     }
-    if changed {
-        Err(Error::Conflict)
-    } else {
-        Ok(refused)
-    }
+    Ok(marked)
 }
 
 enum Done {
@@ -268,6 +306,8 @@ fn is_brief(wait: Wait) -> bool {
         | Wait::DeletionsPaused
         | Wait::RepositoryBackingOff(_)
         | Wait::BackingOff(_)
+        | Wait::WritersRunning(_)
+        | Wait::WritersFirst(_)
         | Wait::MemberTooLarge => false,
     }
 }

@@ -19,6 +19,8 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use std::future::Future;
 
+/// Outcome of a Snapshot that no mover survived although it was alone in its delete Job.
+pub const NO_ANSWER: &str = "NoResult";
 /// Objects written at once.
 const AT_ONCE: usize = 8;
 
@@ -195,7 +197,8 @@ pub fn claimed(
     status.phase = Some(SnapshotPhase::Deleting);
     let deletion = status.deletion.get_or_insert_default();
     deletion.job = Some(job.to_owned());
-    deletion.outcome = None;
+    // Remembered until a Job answers: it rides alone.
+    deletion.outcome = deletion.outcome.take().filter(|o| o == NO_ANSWER);
     let message = format!("Rides in the delete Job {job} ({}).", why.reason());
     match held {
         HeldChange::Clear(reason) => {

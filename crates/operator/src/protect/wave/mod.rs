@@ -12,16 +12,19 @@
 //! [`fire`], [`justified`] and [`live`] step 3, [`settle`] and [`judge`] the end of a Job, [`lease`] the lock;
 //! [`foresee`] is for those who ask what a pass would decide.
 
+pub mod again;
+mod beside;
 mod facts;
 mod fire;
 pub mod foresee;
 mod judge;
 mod justified;
 mod lease;
+mod legacy;
 mod live;
 mod mark;
 mod member;
-mod memory;
+pub mod memory;
 mod observe;
 mod proven;
 mod records;
@@ -29,16 +32,18 @@ mod release;
 mod settle;
 #[cfg(test)]
 mod tests;
-
-pub use memory::touched;
+pub mod tidy;
+pub mod writers;
 
 use crate::context::{Context, Error};
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_core::deletion::{Plan, Settings, wave};
+use holdfast_core::deletion::{LaneLatchChange, Plan, Settings, wave};
 use jiff::Timestamp;
+use lease::Says;
 use live::Live;
 use std::time::Duration;
 
@@ -46,6 +51,8 @@ use std::time::Duration;
 const LIVE_AGAIN: Duration = Duration::from_secs(15);
 /// How soon a write that was refused is tried again when no event comes.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+/// How soon the definition of Snapshot is looked for again when it is not there.
+const NO_DEFINITION_AGAIN: Duration = Duration::from_secs(30);
 /// How soon the world is asked again for what was just written.
 const CATCH_UP: Duration = Duration::from_millis(500);
 
@@ -60,17 +67,43 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         return Ok(Next::After(Duration::from_secs(15)));
     }
     let now = ctx.clock.now();
+    if let Some(who) = ctx.foreign.alive() {
+        return beside::pass(ctx, key, &who, now).await;
+    }
     let pending = ctx.world.pending(key);
-    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty();
+    let objects = ctx.world.repositories_of(key);
+    let latched = objects.iter().any(|r| r.protection().held_through.is_some());
+    let came_back = again::any(&objects);
+    let idle = pending.is_empty() && ctx.world.batch_jobs().is_empty() && !latched && !came_back;
     // Before anything of the lane is touched: a former leader's write ends in a conflict from here on.
-    let lock = match key {
+    let mut lock = match key {
         LaneKey::Physical(id) if !idle => Some(lease::hold(ctx, id, now).await?),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,
     };
     let jobs = observe::jobs(ctx, key, lock.as_ref(), &pending).await?;
-    let proven = proven::prove(ctx, &pending).await?;
+    let mut proven = proven::prove(ctx, &pending).await?;
+    if proven.api_gone {
+        // Without their definition the objects are gone as well, whatever the world still shows; should it come
+        // back, the watch says so.
+        return Ok(Next::After(NO_DEFINITION_AGAIN));
+    }
+    proven.latch = lock.as_ref().and_then(lease::Lock::latch);
+    if let LaneKey::Physical(id) = key
+        && objects.iter().any(|r| has_window(r))
+    {
+        proven.fired = memory::fired(&memory::of(ctx, id).await?);
+    }
     let (world, home) = (&ctx.world, &ctx.settings.namespace);
-    let mut observed = observe::lane(world, home, key, &jobs, &proven, &Live::default());
+    if let Some(held) = &lock
+        && let Some(named) = held.job()
+        && !jobs.iter().any(|j| j.job.key() == named)
+    {
+        // Looked for live: never created, reaped, withdrawn or removed by hand.
+        lock = Some(lease::write(ctx, held, settle::free(ctx, key, now), now).await?);
+        writers::wake(ctx, key);
+    }
+    let known = Live::of_writers(writers::known(ctx, key, lock.as_ref()));
+    let mut observed = observe::lane(world, home, key, &jobs, &proven, &known);
     let ended: Vec<_> = jobs
         .iter()
         // Of another lane's object (it is gone): that lane settles it, this one only waits.
@@ -85,24 +118,55 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
 
     let mut refused = release::finish(ctx, &observed.done).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
+    if let (LaneLatchChange::Write(latch), Some(held)) = (&plan.latch, &lock) {
+        lock = Some(lease::remember(ctx, held, Some(latch), now).await?);
+    }
     records::before(ctx, &mut observed, &plan).await?;
-    refused |= mark::mark(ctx, &observed, &plan, &proven, now).await?;
+    lock = match lock {
+        Some(held) => Some(wait(ctx, held, &plan, now).await?),
+        None => None,
+    };
+    let mut marks = mark::marks(ctx, &observed, &plan, &proven, now).await?;
+    let later = marks.split_off();
+    let mut marked = mark::write(ctx, &observed, marks).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
     refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
-    match (plan.withdraw, &plan.fire, &lock) {
+    let fired = match (plan.withdraw, &plan.fire, &lock) {
         (Some(why), _, _) => {
-            settle::withdraw(ctx, &mut observed, why, now).await?;
             next = sooner(next, Duration::from_secs(5));
+            settle::withdraw(ctx, &mut observed, why, now)
+                .await
+                .map(|()| None)
         }
         (None, Some(batch), Some(lock)) => {
-            match fire::fire(ctx, key, lock, &mut observed, &proven, batch, now).await? {
-                Next::After(delay) => next = sooner(next, delay),
-                Next::Settled | Next::Failed => {}
-            }
+            let fired = fire::fire(ctx, key, lock, &mut observed, &proven, batch, now).await;
+            fired.map(Some)
         }
         // Without a lock (no unique id) nothing fires; the decision says so too.
-        (None, Some(_), None) | (None, None, _) => {}
+        (None, Some(_), None) | (None, None, _) => Ok(None),
+    };
+    // What came back has its turn when nothing of the lane's own is under way.
+    let free = plan.withdraw.is_none() && plan.fire.is_none() && jobs.is_empty();
+    if let (true, true, Some(held), Some(_)) = (came_back, free, &lock, plan.threshold())
+        && let Some(again) = again::pass(ctx, key, held, &mut observed, now).await?
+        && let Next::After(delay) = again
+    {
+        next = sooner(next, delay);
+    }
+    // What went wrong there keeps nobody from being told.
+    marked = marked.and(mark::write(ctx, &observed, later).await?);
+    match fired? {
+        Some(Next::After(delay)) => next = sooner(next, delay),
+        Some(Next::Settled | Next::Failed) | None => {}
+    }
+    refused |= marked.refused;
+    if marked.changed {
+        next = sooner(next, CATCH_UP);
+    }
+    records::nothing_unknown_is_pending(ctx, &plan).await?;
+    if let (LaneLatchChange::Forget, None, Some(held)) = (&plan.latch, &plan.fire, &lock) {
+        lease::remember(ctx, held, None, now).await?;
     }
     records::after(ctx, &mut observed, &plan, now).await?;
     count(ctx, key, &plan);
@@ -114,19 +178,33 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     })
 }
 
+/// Records since when a batch waits for writers, so that it waits no longer for a restart.
+async fn wait(ctx: &Context, lock: lease::Lock, plan: &Plan, now: Timestamp) -> Result<lease::Lock, Error> {
+    let says = match (plan.waits_for_writers(), lock.waiting_since()) {
+        (true, None) => Says::Waits(Some(now)),
+        (false, Some(_)) if plan.fire.is_none() => Says::Waits(None),
+        (true, Some(_)) | (false, _) => return Ok(lock),
+    };
+    lease::write(ctx, &lock, says, now).await
+}
+
 /// What a pass would decide from the world alone: facts and decision, nothing read live, nothing written. For the
 /// bench, which measures it.
 #[must_use]
 pub fn preview(ctx: &Context, key: &LaneKey, now: Timestamp) -> Plan {
-    let observed = observe::lane(
-        &ctx.world,
-        &ctx.settings.namespace,
-        key,
-        &[],
-        &proven::Proven::default(),
-        &Live::default(),
-    );
+    let observed = facts_of(ctx, key, &Live::default());
     wave(&observed.lane, &settings(ctx), now)
+}
+
+/// A lane as the world alone tells it.
+fn facts_of(ctx: &Context, key: &LaneKey, live: &Live) -> observe::Observed {
+    let home = &ctx.settings.namespace;
+    observe::lane(&ctx.world, home, key, &[], &proven::Proven::default(), live)
+}
+
+fn has_window(repository: &RepositoryView) -> bool {
+    let protection = repository.spec.deletion_protection.as_ref();
+    protection.is_some_and(|p| p.sliding_window.is_some())
 }
 
 fn settings(ctx: &Context) -> Settings {

@@ -38,6 +38,8 @@ pub struct BatchJob {
     pub started: bool,
     /// Why none has, in the cluster's words; empty when one has.
     pub why_not: String,
+    /// It deletes again what came back: its members have no Snapshots.
+    pub again: bool,
 }
 
 /// One lane as it is now.
@@ -62,6 +64,16 @@ impl Observed {
     #[must_use]
     pub fn member(&self, uid: &str) -> Option<&MemberFacts> {
         self.lane.members.get(*self.index.get(uid)?)
+    }
+
+    /// Puts what was read live in the place of what the world said.
+    pub fn see(&mut self, key: &LaneKey, live: &BTreeMap<RepositoryKey, Option<Arc<RepositoryView>>>) {
+        replace(key, &mut self.repositories, live);
+        self.lane.repositories = self
+            .repositories
+            .values()
+            .map(|view| facts::repository(view))
+            .collect();
     }
 
     /// Whether a Job of the lane includes a member.
@@ -120,7 +132,7 @@ pub async fn jobs(
             let pods = outcome::pods(&ctx.client, &job).await?;
             match (facts::started(&job, &pods), outcome::judge(pods)) {
                 (true, _) | (false, outcome::Read::Outcome { .. }) => (true, String::new()),
-                (false, outcome::Read::Unreadable(why)) => (false, why),
+                (false, outcome::Read::Unreadable(why) | outcome::Read::Silent(why)) => (false, why),
             }
         };
         let members = job.annotation(names::DELETE_MEMBERS).unwrap_or_default();
@@ -137,6 +149,7 @@ pub async fn jobs(
             repository,
             started,
             why_not,
+            again: job.annotation(names::DELETE_REAPPEARED).is_some(),
             job,
         });
     }
@@ -186,13 +199,7 @@ pub fn lane(
         .into_iter()
         .map(|view| (view.key.clone(), view))
         .collect();
-    for (repository, found) in &live.repositories {
-        // Gone, or another physical repository by now: no longer of this lane, so nothing of it fires.
-        match found.as_ref().filter(|view| is_of(key, view)) {
-            Some(view) => _ = repositories.insert(repository.clone(), Arc::clone(view)),
-            None => _ = repositories.remove(repository),
-        }
-    }
+    replace(key, &mut repositories, &live.repositories);
     let gather = Gather {
         world,
         home,
@@ -214,6 +221,8 @@ pub fn lane(
             .collect(),
         members,
         unplaced,
+        latch: proven.latch.clone(),
+        fired: proven.fired.clone(),
         live: live_batch(jobs),
         cache: if world.is_synced() {
             Cache::Synced
@@ -222,6 +231,8 @@ pub fn lane(
         },
         foreign_manager: false,
         api_going_away: proven.api_going_away,
+        most_members: repositories.values().filter_map(|view| most_members(view)).min(),
+        writers: live.writers.clone(),
         live_jobs_in_cluster: live
             .jobs_in_cluster
             .unwrap_or_else(|| u32::try_from(world.live_batches()).unwrap_or(u32::MAX)),
@@ -240,6 +251,26 @@ pub fn lane(
     }
 }
 
+/// What was read live takes the place of what the world says. Gone, or another physical repository by now: no longer
+/// of this lane, so nothing of it fires.
+fn replace(
+    key: &LaneKey,
+    repositories: &mut BTreeMap<RepositoryKey, Arc<RepositoryView>>,
+    live: &BTreeMap<RepositoryKey, Option<Arc<RepositoryView>>>,
+) {
+    for (repository, found) in live {
+        match found.as_ref().filter(|view| is_of(key, view)) {
+            Some(view) => _ = repositories.insert(repository.clone(), Arc::clone(view)),
+            None => _ = repositories.remove(repository),
+        }
+    }
+}
+
+fn most_members(view: &RepositoryView) -> Option<usize> {
+    let most = view.protection().jobs?.most_members?;
+    usize::try_from(most).ok()
+}
+
 fn is_of(key: &LaneKey, view: &RepositoryView) -> bool {
     match key {
         LaneKey::Physical(id) => view.unique_id() == Some(id),
@@ -255,7 +286,11 @@ fn live_batch(jobs: &[BatchJob]) -> Option<LiveBatch> {
     Some(LiveBatch {
         job: first.job.key().name,
         repository: first.repository.clone(),
-        members: jobs.iter().flat_map(|j| j.members.iter().cloned()).collect(),
+        members: jobs
+            .iter()
+            .filter(|j| !j.again)
+            .flat_map(|j| j.members.iter().cloned())
+            .collect(),
         started: jobs.len() > 1 || first.started,
         created_at: created.map_or(Timestamp::MAX, |t| t.0),
     })
@@ -281,14 +316,16 @@ impl Gather<'_> {
         };
         let sharing = match view
             .snapshot_id()
-            .and_then(|id| world.live_sharer(self.key, id, &own))
+            .and_then(|id| self.live.sharer(world, self.key, id, &own))
         {
             Some(other) => Sharing::WithLive(other.to_string()),
             None => Sharing::Alone,
         };
+        let (owner, schedule_says) = self.live.owner(world, self.proven, view);
         let around = Around {
             first_seen: pending.first_seen,
-            owner: self.live.owner(world, self.proven, view),
+            owner,
+            schedule_says,
             namespace: facts::namespace(self.live.namespace(world, &own.namespace)),
             sharing,
             mover: self.mover(view),

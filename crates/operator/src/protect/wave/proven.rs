@@ -4,12 +4,13 @@
 //! **Promises.** Absence in a cache frees nothing. One read for each distinct object.
 
 use crate::context::{Context, Error};
+use crate::runtime::read;
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::{JobView, SnapshotView};
+use crate::world::views::{JobView, ScheduleView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{ClusterRepository, Repository, Snapshot, SnapshotPolicy, names};
+use holdfast_core::deletion::{Fired, LaneLatch};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::CustomResourceExt;
 use kube::api::Api;
 use kube::core::PartialObjectMeta;
@@ -21,14 +22,20 @@ use std::sync::Arc;
 pub struct Proven {
     /// The CRD of Snapshot is being deleted.
     pub api_going_away: bool,
+    /// It is not there at all: nothing can be written to a Snapshot, and nothing is decided.
+    pub api_gone: bool,
     /// Repository objects that exist although the world does not have them.
     pub repositories: BTreeSet<RepositoryKey>,
     /// Policies that exist although the world does not have them.
     pub policies: BTreeSet<ObjectKey>,
     /// Schedules that exist although the world does not have them.
-    pub schedules: BTreeMap<ObjectKey, ObjectMeta>,
+    pub schedules: BTreeMap<ObjectKey, ScheduleView>,
     /// Backup Jobs that were looked for and are not there.
     pub absent_jobs: BTreeSet<ObjectKey>,
+    /// What the lane itself remembers of a hold.
+    pub latch: Option<LaneLatch>,
+    /// What was fired lately; only read for a sliding window.
+    pub fired: Vec<Fired>,
     /// Backup Jobs that are there although the world does not have them.
     pub present_jobs: BTreeMap<ObjectKey, Arc<JobView>>,
 }
@@ -42,7 +49,13 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
     if pending.is_empty() {
         return Ok(proven);
     }
-    proven.api_going_away = api_going_away(ctx).await?;
+    match definition(ctx).await? {
+        Some(going_away) => proven.api_going_away = going_away,
+        None => {
+            proven.api_gone = true;
+            return Ok(proven);
+        }
+    }
     let mut looked_for = BTreeSet::new();
     let mut policies = BTreeSet::new();
     let mut schedules = BTreeSet::new();
@@ -82,10 +95,9 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
         }
     }
     for key in schedules {
-        let api: Api<PartialObjectMeta<SnapshotSchedule>> =
-            Api::namespaced(ctx.client.clone(), &key.namespace);
-        if let Some(found) = api.get_opt(&key.name).await? {
-            proven.schedules.insert(key, found.metadata);
+        let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
+        if let Some(found) = read::find(&api, &key.name).await? {
+            proven.schedules.insert(key, found);
         }
     }
     for key in policies {
@@ -93,7 +105,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
         if ctx.world.policy(&key).is_none() {
             let api: Api<PartialObjectMeta<SnapshotPolicy>> =
                 Api::namespaced(ctx.client.clone(), &key.namespace);
-            if api.get_opt(&key.name).await?.is_some() {
+            if read::find(&api, &key.name).await?.is_some() {
                 proven.policies.insert(key);
             }
         }
@@ -115,22 +127,20 @@ async fn repository_exists(ctx: &Context, key: &RepositoryKey) -> Result<bool, E
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {
             let api: Api<PartialObjectMeta<Repository>> = Api::namespaced(client, namespace);
-            api.get_opt(name).await?.is_some()
+            read::find(&api, name).await?.is_some()
         }
         RepositoryKey::ClusterRepository { name } => {
             let api: Api<PartialObjectMeta<ClusterRepository>> = Api::all(client);
-            api.get_opt(name).await?.is_some()
+            read::find(&api, name).await?.is_some()
         }
     })
 }
 
-/// Rule 2. A definition that is not there at all has no objects either: look again.
-async fn api_going_away(ctx: &Context) -> Result<bool, Error> {
+/// Rule 2: whether the definition is being deleted; `None` if it is not there.
+async fn definition(ctx: &Context) -> Result<Option<bool>, Error> {
     let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(ctx.client.clone());
-    match api.get_opt(Snapshot::crd_name()).await? {
-        Some(crd) => Ok(crd.metadata.deletion_timestamp.is_some()),
-        None => Err(Error::Conflict),
-    }
+    let found = api.get_opt(Snapshot::crd_name()).await?;
+    Ok(found.map(|crd| crd.metadata.deletion_timestamp.is_some()))
 }
 
 /// Backup Jobs of a Snapshot, those that only a live look found included.

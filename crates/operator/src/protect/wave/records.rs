@@ -8,14 +8,19 @@ use crate::context::{Context, Error};
 use crate::protect::catalog::due;
 use crate::runtime::{diff, write};
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::RepositoryView;
+use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::repository::{
     AcknowledgementRecord, DeletionJobsStatus, DeletionProtectionStatus, RepositoryStatus,
 };
 use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_core::backoff;
+use holdfast_core::deletion::look;
 use holdfast_core::deletion::messages::{self, Words};
-use holdfast_core::deletion::{AcknowledgementChange, LatchChange, Plan, RepositoryPlan};
+use holdfast_core::deletion::split::{self, Follows, Silent};
+use holdfast_core::deletion::{
+    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, Plan, ReleaseReason, RepositoryPlan,
+    Verdict,
+};
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -85,7 +90,10 @@ pub fn recorded(mut protection: DeletionProtectionStatus, plan: &RepositoryPlan)
 /// # Errors
 /// [`Error`].
 pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
-    let keeping = plan.decisions.iter().filter(|d| due::keeps_data(d.verdict));
+    let keeping = plan
+        .decisions
+        .iter()
+        .filter(|d| due::keeps_data(d.verdict) || was_stopped(ctx, d));
     let of: BTreeSet<RepositoryKey> = keeping.filter_map(|d| d.repository.clone()).collect();
     for key in of {
         let Some(view) = observed.repositories.get(&key).cloned() else {
@@ -104,6 +112,13 @@ pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Time
     Ok(())
 }
 
+/// Nothing is recorded because the run was stopped: what it may have committed by then has no object.
+fn was_stopped(ctx: &Context, decision: &Decision) -> bool {
+    let released = decision.verdict == Verdict::Release(ReleaseReason::NothingRecorded);
+    let suspended = |job: &JobView| job.spec.suspend == Some(true);
+    released && ctx.world.jobs_of(&decision.uid).iter().any(|job| suspended(job))
+}
+
 fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionStatus) {
     let empty = protection == DeletionProtectionStatus::default();
     if !empty || status.deletion_protection.is_some() {
@@ -111,16 +126,25 @@ fn set_protection(status: &mut RepositoryStatus, protection: DeletionProtectionS
     }
 }
 
+/// Before step 4: a watch that hangs while that of the repositories goes on would show no latched member pending, so a
+/// latch is cleared only over what the API server itself says is pending.
+///
+/// # Errors
+/// [`Error`]; a conflict when the world does not know all of it.
+pub async fn nothing_unknown_is_pending(ctx: &Context, plan: &Plan) -> Result<(), Error> {
+    let clears = |r: &RepositoryPlan| r.held_through == LatchChange::Clear;
+    let clears = plan.repositories.iter().any(clears) || plan.latch == LaneLatchChange::Forget;
+    if clears && !knows_what_is_pending(ctx).await? {
+        return Err(Error::Conflict);
+    }
+    Ok(())
+}
+
 /// Step 4: the latch downwards and the condition `MassDeletionHeld`.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn after(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Timestamp) -> Result<(), Error> {
-    // A watch that hangs while that of the repositories goes on would show no latched member pending.
-    let clears = |r: &RepositoryPlan| r.held_through == LatchChange::Clear;
-    if plan.repositories.iter().any(clears) && !knows_what_is_pending(ctx).await? {
-        return Err(Error::Conflict);
-    }
     for repository in &plan.repositories {
         let Some(view) = observed.repositories.get(&repository.key).cloned() else {
             continue;
@@ -176,9 +200,30 @@ async fn knows_what_is_pending(ctx: &Context) -> Result<bool, Error> {
     }
 }
 
+/// What failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    /// UID of the Job that failed, if there was one: none is counted twice.
+    pub job: Option<&'a str>,
+    /// What follows from its silence, if its mover ran and left nothing to read.
+    pub silent: Option<Follows>,
+    /// The word for condition and event.
+    pub reason: &'a str,
+    /// For people.
+    pub message: &'a str,
+}
+
+/// What a repository remembers of delete Jobs that left no result.
+#[must_use]
+pub fn silence_of(jobs: Option<&DeletionJobsStatus>) -> Silent {
+    Silent {
+        times: jobs.and_then(|j| j.unanswered).unwrap_or_default(),
+        most_members: jobs.and_then(|j| j.most_members),
+    }
+}
+
 /// The delete Jobs of a repository cannot start or connect: one backoff, one condition, one event per transition.
-/// `job` is the UID of the Job that failed, if there was one; no Job is counted twice. The view in `observed`
-/// becomes what was written.
+/// The view in `observed` becomes what was written.
 ///
 /// # Errors
 /// [`Error`].
@@ -186,16 +231,25 @@ pub async fn failed(
     ctx: &Context,
     observed: &mut Observed,
     view: &RepositoryView,
-    job: Option<&str>,
-    reason: &str,
-    message: &str,
+    failure: Failure<'_>,
     now: Timestamp,
 ) -> Result<(), Error> {
+    let Failure {
+        job,
+        silent,
+        reason,
+        message,
+    } = failure;
     let jobs = view.protection().jobs.unwrap_or_default();
     if job.is_some() && jobs.counted.as_deref() == job {
         return Ok(());
     }
-    let failures = jobs.failures.saturating_add(1);
+    // Smaller batches are a new beginning: the pauses begin anew as well.
+    let failures = match silent {
+        Some(Follows::Halved(_)) => 1,
+        Some(Follows::Again(_) | Follows::Alone(_)) | None => jobs.failures.saturating_add(1),
+    };
+    let remembered = silent.map_or_else(|| silence_of(Some(&jobs)), Follows::record);
     // Something that a person puts there ends a wait sooner than a repository that a Job could not reach.
     let patience = if job.is_some() { failures } else { failures.min(2) };
     let generation = view.metadata.generation;
@@ -205,6 +259,8 @@ pub async fn failed(
             failures,
             next_attempt_at: Some(backoff::REPOSITORY.next(patience, now)),
             counted: job.map(str::to_owned).or(jobs.counted),
+            unanswered: Some(remembered.times).filter(|times| *times > 0),
+            most_members: remembered.most_members,
         });
         let list = &mut status.conditions;
         conditions::set(
@@ -218,7 +274,7 @@ pub async fn failed(
         );
     })
     .await?;
-    if failures == 1 {
+    if jobs.failures == 0 {
         ctx.warn_repository(
             &after,
             conditions::DELETION_JOBS_FAILING,
@@ -231,15 +287,36 @@ pub async fn failed(
     Ok(())
 }
 
-/// A delete Job of the repository answered for its members.
+/// A delete Job of the repository, of this UID, answered for its members; where it proved any of them gone
+/// (`confirmed`), the second look is due.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn worked(ctx: &Context, view: &RepositoryView, now: Timestamp) -> Result<(), Error> {
+pub async fn worked(
+    ctx: &Context,
+    observed: &mut Observed,
+    view: &RepositoryView,
+    job: &str,
+    confirmed: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
     let generation = view.metadata.generation;
-    change(ctx, view, |status| {
-        if let Some(protection) = &mut status.deletion_protection {
-            protection.jobs = None;
+    tell(ctx, observed, view, |status| {
+        if confirmed {
+            let catalog = status.catalog.get_or_insert_default();
+            catalog.second_look_at = Some(look::scheduled(catalog.second_look_at, now));
+        }
+        if let Some(protection) = &mut status.deletion_protection
+            && let Some(jobs) = &mut protection.jobs
+            // Not twice for one Job: two answers in a row make batches large again.
+            && jobs.counted.as_deref() != Some(job)
+        {
+            let kept = split::answered(silence_of(Some(jobs)), jobs.failures > 0);
+            protection.jobs = kept.most_members.map(|most| DeletionJobsStatus {
+                counted: Some(job.to_owned()),
+                most_members: Some(most),
+                ..DeletionJobsStatus::default()
+            });
         }
         let list = &mut status.conditions;
         if conditions::is_true(list, conditions::DELETION_JOBS_FAILING) {
@@ -255,7 +332,22 @@ pub async fn worked(ctx: &Context, view: &RepositoryView, now: Timestamp) -> Res
             );
         }
     })
-    .await?;
+    .await
+}
+
+/// Writes to a repository's status; the view in `observed` becomes what was written.
+///
+/// # Errors
+/// [`Error`].
+pub async fn tell(
+    ctx: &Context,
+    observed: &mut Observed,
+    view: &RepositoryView,
+    how: impl FnOnce(&mut RepositoryStatus),
+) -> Result<(), Error> {
+    let current = observed.repositories.get(&view.key).cloned();
+    let after = change(ctx, current.as_deref().unwrap_or(view), how).await?;
+    observed.repositories.insert(view.key.clone(), after);
     Ok(())
 }
 

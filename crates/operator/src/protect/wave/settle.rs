@@ -11,22 +11,26 @@
 
 use super::judge::{self, MemberResult, Verdict};
 use super::justified;
-use super::lease::{self, Lock};
+use super::lease::{self, Lock, Says};
 use super::member::{self, Written, few_at_once};
 use super::observe::{BatchJob, Observed};
-use super::{records, release};
+use super::{again, memory, records, release, writers};
 use crate::context::{Context, Error};
-use crate::jobs::outcome;
+use crate::jobs::outcome::{self, Read};
 use crate::runtime::metrics::{BatchOutcome, DeletionOutcome, MemberOutcome};
 use crate::runtime::write;
+use crate::world::keys::LaneKey;
 use crate::world::views::{JobView, SnapshotView};
 use holdfast_core::backoff;
 use holdfast_core::deletion::Withdraw;
 use holdfast_core::deletion::messages;
+use holdfast_core::deletion::split::{self, Follows, Silent};
+use holdfast_protocol::letters::Letter;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, PropagationPolicy};
 use kube::runtime::events::EventType;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The failed attempt that is told in an event.
@@ -51,12 +55,21 @@ pub async fn settle(
     let read = outcome::read(&ctx.client, &ended.job).await?;
     let succeeded = match judge::judge(ended.members.len(), &ended.unique_id, &read) {
         Verdict::Repository { reason, message } => {
-            not_for_members(ctx, observed, ended, &reason, &message, now).await?;
+            let silent = matches!(read, Read::Silent(_)) || ended.job.ran_out_of_time();
+            not_for_members(ctx, observed, ended, silent, (&reason, &message), now).await?;
             false
         }
         Verdict::Members { results, missing } => {
-            if let Some(repository) = observed.repositories.get(&ended.repository) {
-                records::worked(ctx, repository, now).await?;
+            // What is proven gone is remembered, and looked for again, before any finalizer goes.
+            let gone = confirmed(ended, &results);
+            memory::confirm(ctx, &key, &gone, now).await?;
+            if let Some(repository) = observed.repositories.get(&ended.repository).cloned() {
+                let uid = ended.job.uid();
+                records::worked(ctx, observed, &repository, uid, !gone.is_empty(), now).await?;
+            }
+            if ended.again {
+                let letters: Vec<Letter> = results.iter().map(|r| r.letter).collect();
+                again::settle(ctx, observed, ended, &letters, now).await?;
             }
             each(ctx, observed, ended, &results, &missing, now).await?;
             results.iter().all(|r| r.letter.confirms())
@@ -71,10 +84,26 @@ pub async fn settle(
     };
     ctx.metrics.batch_job(outcome);
     tracing::info!(job = %key, members = ended.members.len(), outcome = outcome.as_str(), "a delete Job was settled");
+    let lane = ctx.world.lane_of(&ended.repository);
     if let Some(lock) = lock.filter(|l| l.job().as_ref() == Some(&key)) {
-        lease::write(ctx, lock, None, now).await?;
+        lease::write(ctx, lock, free(ctx, &lane, now), now).await?;
     }
+    writers::wake(ctx, &lane);
     Ok(true)
+}
+
+/// UIDs of the members that were proven gone.
+fn confirmed<'a>(ended: &'a BatchJob, results: &[MemberResult]) -> BTreeSet<&'a str> {
+    let members = ended.members.iter().zip(results);
+    members
+        .filter(|(_, result)| result.letter.confirms())
+        .map(|(uid, _)| uid.as_str())
+        .collect()
+}
+
+/// A lock without a Job; with when a batch ended where writers go first then.
+pub fn free(ctx: &Context, lane: &LaneKey, now: Timestamp) -> Says<'static> {
+    Says::Free(writers::minds(ctx, lane).map(|_| now))
 }
 
 async fn is_there(ctx: &Context, job: &JobView) -> Result<bool, Error> {
@@ -84,24 +113,61 @@ async fn is_there(ctx: &Context, job: &JobView) -> Result<bool, Error> {
     Ok(found.is_some_and(|j| j.uid() == job.uid()))
 }
 
-/// The Job's failure is the repository's.
+/// The Job's failure is the repository's. Where its mover ran and left nothing to read, the batches become smaller; one
+/// member alone answers for itself as well.
 async fn not_for_members(
     ctx: &Context,
     observed: &mut Observed,
     ended: &BatchJob,
-    reason: &str,
-    message: &str,
+    silent: bool,
+    (reason, message): (&str, &str),
     now: Timestamp,
 ) -> Result<(), Error> {
+    let mut alone = false;
     if let Some(repository) = observed.repositories.get(&ended.repository).cloned() {
-        let uid = Some(ended.job.uid());
-        records::failed(ctx, observed, &repository, uid, reason, message, now).await?;
+        let uid = ended.job.uid();
+        let jobs = repository.protection().jobs;
+        let known = members(observed, ended).any(|(_, view)| is_known(view));
+        let follows =
+            silent.then(|| split::silent(records::silence_of(jobs.as_ref()), ended.members.len(), known));
+        let counted = jobs.as_ref().and_then(|j| j.counted.as_deref()) == Some(uid);
+        alone = match follows {
+            // Counted before a crash: what was remembered then says it.
+            Some(_) if counted => {
+                ended.members.len() == 1 && records::silence_of(jobs.as_ref()) == Silent::default()
+            }
+            Some(Follows::Alone(_)) => true,
+            Some(Follows::Again(_) | Follows::Halved(_)) | None => false,
+        };
+        let message = match follows {
+            Some(Follows::Halved(Silent {
+                most_members: Some(most),
+                ..
+            })) => {
+                format!(
+                    "{message} The next delete Jobs carry at most {most}, until the Snapshot that ends them is found."
+                )
+            }
+            Some(Follows::Halved(_) | Follows::Again(_) | Follows::Alone(_)) | None => message.to_owned(),
+        };
+        let failure = records::Failure {
+            job: Some(uid),
+            silent: follows,
+            reason,
+            message: &message,
+        };
+        records::failed(ctx, observed, &repository, failure, now).await?;
     }
     let job = ended.job.key().name;
     let claims = members(observed, ended).filter(|(_, view)| member::claim(view) == Some(job.as_str()));
     let writes = claims
         .map(|(_, view)| async move {
-            let status = member::unclaimed(view.status.clone().unwrap_or_default());
+            let status = if alone {
+                let next = backoff::MEMBER.next(attempts(view).saturating_add(1), now);
+                member::failed(view, member::NO_ANSWER, message, next)
+            } else {
+                member::unclaimed(view.status.clone().unwrap_or_default())
+            };
             member::write(ctx, view, &status).await
         })
         .collect();
@@ -109,6 +175,18 @@ async fn not_for_members(
         recorded(written?)?;
     }
     Ok(())
+}
+
+/// Whether a Snapshot is known to ride alone, because no mover survived it.
+fn is_known(view: &SnapshotView) -> bool {
+    let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    deletion.is_some_and(|d| d.outcome.as_deref() == Some(member::NO_ANSWER))
+}
+
+/// Failed attempts so far.
+fn attempts(view: &SnapshotView) -> u32 {
+    let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    deletion.map_or(0, |d| d.attempts)
 }
 
 /// Members of a Job that still wait, with their place in its answer. One that the lane does not have any more is
@@ -124,11 +202,13 @@ fn members<'a>(
         .filter_map(|(n, uid)| Some((n, observed.views.get(uid)?)))
 }
 
-/// Until a status is written the Job stays, and with it the only copy of the result.
+/// Until a status is written the Job stays, and with it the only copy of the result. A status that the API server
+/// refuses (logged) will not be written by waiting: the Job and the lane are not kept for it. A confirmed member is
+/// released all the same, another one is judged again, and its next claim is refused like this write.
 fn recorded(written: Written) -> Result<(), Error> {
     match written {
-        Written::Yes => Ok(()),
-        Written::Changed | Written::Refused => Err(Error::Conflict),
+        Written::Yes | Written::Refused => Ok(()),
+        Written::Changed => Err(Error::Conflict),
     }
 }
 
@@ -206,12 +286,7 @@ async fn one(
         ctx.metrics.batch_members(MemberOutcome::Failed, 1);
         return Ok(());
     }
-    let attempts = view
-        .status
-        .as_ref()
-        .and_then(|s| s.deletion.as_ref())
-        .map_or(0, |d| d.attempts)
-        .saturating_add(1);
+    let attempts = attempts(view).saturating_add(1);
     let next = backoff::MEMBER.next(attempts, now);
     let status = member::failed(view, word, &result.why, next);
     recorded(member::write(ctx, view, &status).await?)?;
@@ -263,8 +338,13 @@ pub async fn withdraw(
             Withdraw::NotStarted => {
                 if let Some(repository) = observed.repositories.get(&waiting.repository).cloned() {
                     let message = format!("{}: {}.", messages::withdrawn(why), waiting.why_not);
-                    let uid = Some(waiting.job.uid());
-                    records::failed(ctx, observed, &repository, uid, why.reason(), &message, now).await?;
+                    let failure = records::Failure {
+                        job: Some(waiting.job.uid()),
+                        silent: None,
+                        reason: why.reason(),
+                        message: &message,
+                    };
+                    records::failed(ctx, observed, &repository, failure, now).await?;
                 }
             }
             Withdraw::MemberNotDeletable => {}

@@ -45,6 +45,7 @@ fn facts_of(view: &SnapshotView) -> MemberFacts {
     let around = facts::Around {
         first_seen: now(),
         owner: Owner::None,
+        schedule_says: None,
         namespace: NamespaceState::Live,
         repository: Resolution::Unreadable,
         sharing: Sharing::Alone,

@@ -71,6 +71,8 @@ pub struct Server(Arc<Inner>);
 struct Inner {
     objects: Mutex<Objects>,
     log: Mutex<Vec<Write>>,
+    /// Paths that were read, lists included, watches apart.
+    reads: Mutex<Vec<String>>,
     hook: Mutex<Option<Hook>>,
     after: Mutex<Option<After>>,
     world: Option<Arc<World>>,
@@ -105,6 +107,7 @@ impl Server {
         Self(Arc::new(Inner {
             objects: Mutex::new(Objects::new(clock)),
             log: Mutex::default(),
+            reads: Mutex::default(),
             hook: Mutex::default(),
             after: Mutex::default(),
             world,
@@ -174,6 +177,11 @@ impl Server {
             .filter(|w| w.method == *method && w.path.contains(part))
             .cloned()
             .collect()
+    }
+
+    /// How often exactly this path was read.
+    pub fn reads(&self, path: &str) -> usize {
+        self.0.reads.lock().unwrap().iter().filter(|p| *p == path).count()
     }
 
     pub fn get(&self, path: &str) -> Option<Value> {
@@ -273,6 +281,7 @@ impl Server {
             if query.is_watch() {
                 return self.watch(&path, query);
             }
+            self.0.reads.lock().unwrap().push(path.clone());
             let answer = self.read(&path, query);
             self.answered();
             return respond(StatusCode::OK, answer);

@@ -209,7 +209,10 @@ fn pod(uid: &str, run: &Run) -> Value {
     labels["batch.kubernetes.io/controller-uid"] = json!(uid);
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": uid, "namespace": place.namespace, "labels": labels, "creationTimestamp": at(0) },
+        "metadata": {
+            "name": uid, "namespace": place.namespace, "labels": labels, "creationTimestamp": at(0),
+            "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": run.body["metadata"]["name"], "uid": uid, "controller": true }],
+        },
         "status": { "phase": "Pending", "containerStatuses": [container(json!({ "waiting": { "reason": "ContainerCreating" } }))] },
     })
 }

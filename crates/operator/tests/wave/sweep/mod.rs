@@ -11,12 +11,12 @@
 //!
 //! **Assumes.** Time is tokio's, paused: an hour costs nothing.
 
-mod cluster;
-mod model;
-mod process;
+pub mod cluster;
+pub mod model;
+pub mod process;
 mod rules;
-mod scene;
-mod shapes;
+pub mod scene;
+pub mod shapes;
 mod shapes_of_axes;
 mod shapes_of_movers;
 
@@ -69,7 +69,7 @@ fn play(shape: &Shape, fault: Fault, lag: usize) -> Played {
         let beside = tokio::spawn(beside(server.clone(), Arc::clone(&cluster)));
         let trace = Arc::new(Trace::default());
         let long = Duration::from_secs(shape.seconds);
-        let process = Process::start(&server, &trace, fault, &clock, 0, shape.cap);
+        let process = Process::start(&server, &trace, fault, &clock, 0, shape);
         let died = tokio::select! {
             () = trace.death() => true,
             () = tokio::time::sleep(long) => false,
@@ -77,7 +77,7 @@ fn play(shape: &Shape, fault: Fault, lag: usize) -> Played {
         process.end().await;
         if died {
             tokio::time::sleep(RESTART).await;
-            let process = Process::start(&server, &trace, Fault::Nothing, &clock, 1, shape.cap);
+            let process = Process::start(&server, &trace, Fault::Nothing, &clock, 1, shape);
             tokio::time::sleep(long).await;
             process.end().await;
         }

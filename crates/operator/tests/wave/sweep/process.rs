@@ -4,15 +4,17 @@
 //! keys from the queues. Only lanes and policies get keys; the other controllers have nothing to do in these
 //! stories. A process that is dead asks nothing any more, and nothing of it is left to the next.
 
+use super::shapes::Shape;
 use crate::server::lists::Query;
 use crate::server::{Fate, Judge, Server};
 use axum::http::{Method, StatusCode};
 use clap::Parser;
 use futures::future::BoxFuture;
-use holdfast_operator::context::{Context, Queues};
+use holdfast_operator::context::{Context, Gates, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
+use holdfast_operator::runtime::foreign::Foreign;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
 use holdfast_operator::runtime::results::Results;
@@ -117,13 +119,14 @@ impl Process {
         fault: Fault,
         clock: &Clock,
         number: usize,
-        cap: u32,
+        shape: &Shape,
     ) -> Self {
         let client = server.client_with(judge(server, trace, fault));
         let world = World::new();
         let leadership = Leadership::always();
         let mut settings = Settings::parse_from(["holdfast-operator", "--namespace", "holdfast-system"]);
-        settings.max_concurrent_delete_jobs = cap;
+        settings.max_concurrent_delete_jobs = shape.cap;
+        settings.needs_silence = shape.silence;
         settings.reconcile_concurrency = 2;
         let ctx = Arc::new(Context {
             client: client.clone(),
@@ -138,13 +141,15 @@ impl Process {
             cluster: "cluster".to_owned(),
             identity: format!("process-{number}"),
             queues: Queues::new(),
+            foreign: Foreign::none(),
+            gates: Gates::default(),
         });
         let queues = Arc::clone(&ctx);
         let sink: watch::Sink = Arc::new(move |mut dirty| {
             dirty.retain(|d| matches!(d, Dirty::Lane(_) | Dirty::Policy(_)));
             queues.queues.add(dirty);
         });
-        let watches = watch::start(&client, &world, &sink, false, clock);
+        let watches = watch::start(&client, &world, &sink, false, clock, &Foreign::none());
         Self([watches, protect::start(&ctx, &CancellationToken::new())])
     }
 

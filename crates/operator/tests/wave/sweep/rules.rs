@@ -7,7 +7,7 @@
 
 use super::model::Model;
 use super::scene::{
-    ALLOW, FINALIZER, GROUP, MEMBERS, OP, ORIGIN, PRUNED_AT, PRUNED_BY, PRUNED_KEPT, SKIP, UNIQUE_ID,
+    AGAIN, ALLOW, FINALIZER, GROUP, MEMBERS, OP, ORIGIN, PRUNED_AT, PRUNED_BY, PRUNED_KEPT, SKIP, UNIQUE_ID,
     is_true, repository_path, schedule_path,
 };
 use crate::server::objects::Objects;
@@ -252,11 +252,39 @@ impl Rules {
             }
             let lane = text(annotated(job, UNIQUE_ID)).to_owned();
             self.jobs.insert(uid, lane.clone());
+            if !annotated(job, AGAIN).is_null() {
+                self.again(objects, path, job);
+                continue;
+            }
             let members: Vec<&str> = text(annotated(job, MEMBERS)).split(',').collect();
             for member in &members {
                 if let Err(why) = self.may_ride(objects, &lane, member) {
                     self.break_(format!("{path} was created with {member}: {why}"));
                 }
+            }
+        }
+    }
+
+    /// What came back is deleted again only while fewer than the threshold did, or with an acknowledgement, and never
+    /// where an object records it.
+    fn again(&mut self, objects: &Objects, path: &str, job: &Value) {
+        let repository = &objects.by_path[&repository_path("nas")];
+        let protection = &repository["status"]["deletionProtection"];
+        let record = &protection["acknowledgement"];
+        let found = time(&protection["reappeared"]["foundAt"]);
+        let covered = *annotated(repository, ALLOW) == record["value"]
+            && time(&record["effective"]).is_some_and(|e| found.is_some_and(|f| f <= e));
+        let threshold = repository["spec"]["deletionProtection"]["threshold"].as_u64();
+        let fewer = protection["reappeared"]["count"].as_u64() < threshold
+            && protection["reappeared"]["held"] != true;
+        if !fewer && !covered {
+            self.break_(format!("{path} deletes again what is held"));
+        }
+        let document =
+            text(&job["spec"]["template"]["metadata"]["annotations"][holdfast_protocol::WORK_ANNOTATION]);
+        for (_, snapshot) in of(objects, "snapshots") {
+            if !id(snapshot).is_empty() && document.contains(&format!("\"{}\"", id(snapshot))) {
+                self.break_(format!("{path} deletes again what an object records"));
             }
         }
     }

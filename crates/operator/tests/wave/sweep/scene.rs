@@ -18,6 +18,7 @@ pub const FINALIZER: &str = "kopiur.home-operations.com/snapshot-cleanup";
 pub const ORIGIN: &str = "kopiur.home-operations.com/origin";
 pub const OP: &str = "kopiur.home-operations.com/op";
 pub const UNIQUE_ID: &str = "kopiur.home-operations.com/delete-unique-id";
+pub const AGAIN: &str = "kopiur.home-operations.com/delete-reappeared";
 pub const MEMBERS: &str = "kopiur.home-operations.com/delete-members";
 const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 
@@ -45,6 +46,10 @@ pub fn repository_path(name: &str) -> String {
 
 pub fn schedule_path(name: &str) -> String {
     format!("{GROUP}/namespaces/backup/snapshotschedules/{name}")
+}
+
+pub fn writer_path(name: &str) -> String {
+    format!("/apis/batch/v1/namespaces/backup/jobs/{name}")
 }
 
 /// Puts things where they are when the story begins.
@@ -128,6 +133,60 @@ impl Scene<'_> {
             self.model.add(&unique_id, id);
         }
         self.objects.put(&snapshot_in(namespace, name), object);
+    }
+
+    /// So many snapshots without objects that were proven gone and that a look found again.
+    pub fn came_back(&mut self, count: usize) {
+        let rows: Vec<Value> = (0..count)
+            .map(|n| {
+                self.model.add("id", &format!("id-back{n}"));
+                json!({
+                    "uid": format!("u-back{n}"), "namespace": "backup", "name": format!("back{n}"),
+                    "snapshot": format!("id-back{n}"),
+                    "source": { "username": "p", "hostname": "backup", "path": "/pvc/data" },
+                })
+            })
+            .collect();
+        let name = format!(
+            "holdfast-reappeared-{}",
+            holdfast_operator::jobs::short_hash("Repository/backup/nas")
+        );
+        self.objects.put(
+            &format!("/api/v1/namespaces/holdfast-system/configmaps/{name}"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": name, "namespace": "holdfast-system",
+                    "labels": { "kopiur.home-operations.com/batch-memory": "nas" },
+                },
+                "data": {
+                    "repository": "Repository/backup/nas", "uniqueId": "id", "writtenAt": at(0),
+                    "members": Value::from(rows).to_string(),
+                },
+            }),
+        );
+        self.objects.edit(&repository_path("nas"), |r| {
+            r["status"]["deletionProtection"]["reappeared"] = json!({ "count": count, "foundAt": at(0) });
+        });
+    }
+
+    /// A backup Job that writes to the repository of this unique id.
+    pub fn writer(&mut self, name: &str, unique_id: &str) {
+        self.objects.put(
+            &writer_path(name),
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {
+                    "name": name, "namespace": "backup",
+                    "labels": { OP: "snapshot-backup", "app.kubernetes.io/managed-by": "holdfast" },
+                    "annotations": {
+                        "kopiur.home-operations.com/works-for": name,
+                        "kopiur.home-operations.com/writes-to": unique_id,
+                    },
+                },
+                "spec": {}, "status": { "active": 1 },
+            }),
+        );
     }
 
     /// The Snapshot that retention kept.
@@ -228,6 +287,8 @@ pub fn end(objects: &Objects, model: &Model) -> Value {
                 "invalid": protection["invalidAcknowledgement"],
                 "held": condition(object, "MassDeletionHeld"),
                 "failing": condition(object, "DeletionJobsFailing").map(|c| c.0),
+                "reappeared": condition(object, "DeletedSnapshotsReappeared"),
+                "most": protection["jobs"]["mostMembers"],
             }),
             // A name of a Job that is not there binds nobody: the process died between reaping and saying so.
             "leases" => {

@@ -23,6 +23,8 @@ pub struct Shape {
     pub starts_after: u64,
     /// Most Jobs in the cluster.
     pub cap: u32,
+    /// Deletions need silence.
+    pub silence: bool,
 }
 
 /// A shape in which people do something.
@@ -35,6 +37,7 @@ pub const fn told(name: &'static str, scene: fn(&mut Scene<'_>), steps: fn() -> 
         storm: 0,
         starts_after: 1,
         cap: 0,
+        silence: false,
     }
 }
 

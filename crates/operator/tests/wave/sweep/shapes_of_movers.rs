@@ -2,7 +2,7 @@
 
 use super::cluster::Step;
 use super::model::Trouble;
-use super::scene::{Scene, snapshot_path};
+use super::scene::{Scene, repository_path, snapshot_path};
 use super::shapes::{Shape, fails_with, job, running, shape, skip, step, told};
 use holdfast_core::deletion::RepositoryKey;
 use holdfast_core::deletion::names::job_name;
@@ -37,6 +37,45 @@ pub fn all() -> Vec<Shape> {
             shape("the message is lost", |s| trouble(s, &[Trouble::MessageLost])),
             300,
         ),
+        long(
+            shape("the message is lost twice: smaller batches", |s| {
+                trouble(s, &[Trouble::MessageLost; 2])
+            }),
+            300,
+        ),
+        shape("what came back is deleted again", |s| came_back(s, 2)),
+        told(
+            "what came back is held, then acknowledged",
+            |s| came_back(s, 3),
+            || {
+                vec![step(
+                    super::shapes::says(repository_path("nas"), "DeletedSnapshotsReappeared"),
+                    repository_path("nas"),
+                    super::shapes::acknowledge(super::scene::at(10)),
+                )]
+            },
+        ),
+        Shape {
+            silence: true,
+            ..told("a batch waits for a writer", with_writer, || {
+                vec![Step {
+                    when: Box::new(|o| {
+                        o.by_path.iter().any(|(path, lease)| {
+                            path.contains("/leases/")
+                                && !lease["metadata"]["annotations"]
+                                    ["kopiur.home-operations.com/lane-waiting-since"]
+                                    .is_null()
+                        })
+                    }),
+                    then: Box::new(|o| {
+                        o.edit(&super::scene::writer_path("nightly"), |job| {
+                            job["status"] =
+                                json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
+                        });
+                    }),
+                }]
+            })
+        },
         long(
             shape("the mover is killed half-way", |s| {
                 trouble(s, &[Trouble::KilledHalfWay])
@@ -127,6 +166,16 @@ fn three(scene: &mut Scene<'_>) {
 fn letter(scene: &mut Scene<'_>, letter: char, times: u32) {
     three(scene);
     scene.model.letters.insert("id-s1".to_owned(), (letter, times));
+}
+
+fn came_back(scene: &mut Scene<'_>, count: usize) {
+    scene.repository("nas", "id", 3);
+    scene.came_back(count);
+}
+
+fn with_writer(scene: &mut Scene<'_>) {
+    three(scene);
+    scene.writer("nightly", "id");
 }
 
 fn trouble(scene: &mut Scene<'_>, runs: &[Trouble]) {

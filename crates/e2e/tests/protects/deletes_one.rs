@@ -5,29 +5,9 @@ use holdfast_api::{Snapshot, names};
 use holdfast_e2e::jobs::Watch;
 use holdfast_e2e::scenario::{POLICY, Scenario};
 use holdfast_e2e::{Lab, Look, until};
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use std::time::{Duration, Instant};
-
-async fn gone(scenario: &Scenario, name: &str) -> Result<()> {
-    until(
-        &format!("Snapshot {name} to be gone"),
-        Duration::from_secs(120),
-        || async {
-            let there = scenario.snapshot(name).await?;
-            Ok(there.map_or(Look::Done(()), |s| {
-                let conditions = s.status.unwrap_or_default().conditions;
-                Look::Not(
-                    conditions
-                        .iter()
-                        .map(|c| format!("{}={} {}; ", c.type_, c.status, c.message))
-                        .collect(),
-                )
-            }))
-        },
-    )
-    .await
-}
 
 #[tokio::test]
 async fn one_job_of_one_member_after_the_quiet_window() -> Result<()> {
@@ -40,9 +20,8 @@ async fn one_job_of_one_member_after_the_quiet_window() -> Result<()> {
     scenario.back_up("stays", POLICY).await?;
     assert_eq!(scenario.count().await?, 2);
     let started = Instant::now();
-    let api: Api<Snapshot> = lab.api(&scenario.namespace);
-    api.delete("doomed", &DeleteParams::default()).await?;
-    gone(&scenario, "doomed").await?;
+    scenario.delete("doomed").await?;
+    scenario.gone("doomed").await?;
     let batches = watch.all();
     assert_eq!(batches.len(), 1);
     assert!(
@@ -87,8 +66,8 @@ async fn skip_and_retain_let_the_object_go_and_keep_the_data() -> Result<()> {
         scenario.back_up(name, POLICY).await?;
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
-        api.delete(name, &DeleteParams::default()).await?;
-        gone(&scenario, name).await?;
+        scenario.delete(name).await?;
+        scenario.gone(name).await?;
     }
     assert_eq!(scenario.count().await?, 3, "data was deleted");
     assert!(watch.all().is_empty(), "a delete Job existed");

@@ -6,11 +6,13 @@ use holdfast_api::repository::CatalogStatus;
 use holdfast_api::shared::{DeletionPolicy, Origin};
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{Repository, Snapshot, conditions, names};
+use holdfast_e2e::deletions::uids;
 use holdfast_e2e::jobs::Watch;
 use holdfast_e2e::scenario::{POLICY, REPOSITORY, Scenario};
 use holdfast_e2e::{Lab, Look, count, until};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -76,7 +78,7 @@ async fn kept_data_reappears_by_itself_and_its_rows_never_touch_it() -> Result<(
     let scenario = Scenario::with_repository(&lab, "rediscovers", Some(3)).await?;
     let ns = &scenario.namespace;
     let watch = Watch::start(&lab.client, ns).await?;
-    scenario.seeded("nightly", "Retain", 5).await?;
+    let (_, members) = scenario.seeded("nightly", "Retain", 5).await?;
     scenario.back_up("by-hand", POLICY).await?;
     let kept: BTreeSet<String> = scenario
         .snapshots()
@@ -90,7 +92,12 @@ async fn kept_data_reappears_by_itself_and_its_rows_never_touch_it() -> Result<(
     // With the default, the objects go with their schedule and the data stays; then it is seen again.
     let started = Instant::now();
     scenario.delete_schedule("nightly").await?;
+    let told = scenario
+        .events("SnapshotRetainedOnScheduleDelete", &uids(&members))
+        .await?;
+    assert!(told.iter().all(|e| e.type_.as_deref() == Some("Warning")));
     let made = rows_are(&scenario, &kept).await?;
+    assert_eq!(scenario.count().await?, 6, "nothing was deleted");
     assert!(
         started.elapsed() >= Duration::from_secs(30),
         "one scan after the last release, not one for each"
@@ -121,8 +128,14 @@ async fn kept_data_reappears_by_itself_and_its_rows_never_touch_it() -> Result<(
         "what has an object gets no row"
     );
 
-    // Deleting rows, more of them than the threshold, is no wave and deletes nothing; the next scan undoes it.
+    // They are Retain, whatever somebody writes into them.
     let api: Api<Snapshot> = lab.api(ns);
+    let delete = Patch::Merge(json!({ "spec": { "deletionPolicy": "Delete" } }));
+    for row in made.values() {
+        api.patch(&row.name_any(), &PatchParams::default(), &delete)
+            .await?;
+    }
+    // Deleting rows, more of them than the threshold, is no wave and deletes nothing; the next scan undoes it.
     for row in made.values() {
         api.delete(&row.name_any(), &DeleteParams::default()).await?;
         assert!(api.get_opt(&row.name_any()).await?.is_none(), "gone at once");

@@ -1,0 +1,80 @@
+//! Admitted BackupJobs that no record stands for yet (`docs/design.md` 4.4).
+//!
+//! **Promises.** What was admitted counts from the answer on, until its record is written, or until nobody has seen
+//! the job for 90 seconds (another admission plugin may have refused it after us).
+//!
+//! **Assumes.** One leader holds them, in memory; after a takeover the gate refuses for as long as they could live.
+//! Times are of a clock that never goes back.
+
+use super::record::Application;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an admitted job may stay unseen.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// An admitted BackupJob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reservation {
+    /// UID of the job, as it is in the admission request's object.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// What it backs up.
+    pub application: Application,
+    /// When it was admitted.
+    pub at: Duration,
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reservations {
+    by_uid: BTreeMap<String, Reservation>,
+}
+
+impl Reservations {
+    /// Reserves; a second admission of the same object renews the first.
+    pub fn reserve(&mut self, reservation: Reservation) {
+        self.by_uid.insert(reservation.uid.clone(), reservation);
+    }
+
+    /// The job's record is written, or its result is: the reservation has done its work.
+    pub fn settle(&mut self, uid: &str) -> bool {
+        self.by_uid.remove(uid).is_some()
+    }
+
+    /// Ends those that nobody has seen for too long, and returns them.
+    pub fn expire(&mut self, now: Duration) -> Vec<Reservation> {
+        let old: Vec<String> = self
+            .by_uid
+            .values()
+            .filter(|reservation| now.saturating_sub(reservation.at) >= PATIENCE)
+            .map(|reservation| reservation.uid.clone())
+            .collect();
+        old.iter().filter_map(|uid| self.by_uid.remove(uid)).collect()
+    }
+
+    /// Those of a namespace.
+    pub fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Reservation> {
+        self.by_uid
+            .values()
+            .filter(move |reservation| reservation.namespace == namespace)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Reservation> {
+        self.by_uid.values()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_uid.is_empty()
+    }
+}

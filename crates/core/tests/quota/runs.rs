@@ -1,0 +1,277 @@
+//! What BackupJobs do to records.
+
+use crate::support::*;
+use holdfast_core::quota::ledger::{Change, Ledger};
+use holdfast_core::quota::record::{Reason, RemoveReason, State};
+use holdfast_core::quota::runs::*;
+use holdfast_core::quota::transitions::{backup_seen, overdue};
+
+fn seen(ledger: &mut Ledger, fact: &RunFact, at: i64) -> Vec<Change> {
+    let changes = run_seen(PLATFORM, ledger, fact, t(at));
+    apply(ledger, changes)
+}
+
+fn removed(changes: &[Change]) -> Vec<RemoveReason> {
+    changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Remove { reason, .. } => Some(*reason),
+            Change::Write(_) => None,
+        })
+        .collect()
+}
+
+fn in_flight(ledger: &Ledger) -> i64 {
+    ledger.figures(NS).in_flight()
+}
+
+#[test]
+fn a_run_is_recorded_once_under_its_jobs_uid_and_is_not_used() {
+    let mut ledger = Ledger::default();
+    let fact = run("r", "Etcd");
+    seen(&mut ledger, &fact, 0);
+    assert_eq!(ledger.get("job-r").unwrap().state, State::InFlight);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((0, 0, 0), 1));
+    assert!(seen(&mut ledger, &fact, 1).is_empty(), "again changes nothing");
+}
+
+#[test]
+fn its_backup_takes_its_place_the_new_record_written_before_the_old_one_goes() {
+    let mut ledger = Ledger::default();
+    seen(&mut ledger, &run("r", "Etcd"), 0);
+    let changes = backup_seen(&ledger, &backup("r", GI), t(1));
+    assert!(matches!(changes.first(), Some(Change::Write(_))));
+    assert!(matches!(changes.last(), Some(Change::Remove { .. })));
+    apply(&mut ledger, changes);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 1), 0));
+}
+
+#[test]
+fn a_backup_that_appears_15_ms_before_its_job_succeeds_is_charged_once() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    seen(&mut ledger, &fact, 0);
+    let changes = backup_seen(&ledger, &backup("r", GI), t(1));
+    apply(&mut ledger, changes);
+    assert!(
+        seen(&mut ledger, &fact, 1).is_empty(),
+        "the job still says Running"
+    );
+    fact.phase = Phase::Succeeded;
+    assert!(seen(&mut ledger, &fact, 2).is_empty());
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 1), 0));
+}
+
+#[test]
+fn a_job_that_succeeds_before_the_watch_brings_its_backup_goes_on_counting() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    seen(&mut ledger, &fact, 0);
+    fact.phase = Phase::Succeeded;
+    assert!(seen(&mut ledger, &fact, 1).is_empty());
+    assert_eq!(in_flight(&ledger), 1);
+    let changes = backup_seen(&ledger, &backup("r", GI), t(2));
+    apply(&mut ledger, changes);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 1), 0));
+}
+
+#[test]
+fn a_run_that_succeeded_without_a_backup_left_bytes_that_are_retained() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    seen(&mut ledger, &fact, 0);
+    fact.phase = Phase::Succeeded;
+    fact.result = ResultLookup::Absent;
+    let changes = seen(&mut ledger, &fact, 1);
+    assert_eq!(removed(&changes), [RemoveReason::Replaced]);
+    assert!(
+        matches!(changes[..], [Change::Write(_), Change::Remove { .. }]),
+        "the new record is written before the old one goes"
+    );
+    assert_eq!(
+        (
+            figures(&ledger),
+            in_flight(&ledger),
+            ledger.figures(NS).unreported()
+        ),
+        ((0, 0, 1), 0, 1)
+    );
+    let left = ledger.records().next().unwrap();
+    assert_eq!(
+        (left.state, left.reason),
+        (State::Retained, Reason::NoBackupRecorded)
+    );
+}
+
+#[test]
+fn a_job_made_again_under_its_name_writes_a_second_archive_and_is_counted_though_the_old_backup_is_there() {
+    let mut ledger = Ledger::default();
+    apply(
+        &mut ledger,
+        backup_seen(&Ledger::default(), &backup("r", GI), t(0)),
+    );
+    let mut again = run("r", "MariaDB");
+    again.job.uid = "job-again".into();
+    again.job.created_at = Some(t(100));
+    again.started_at = Some(t(100));
+    seen(&mut ledger, &again, 101);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 1), 1));
+    again.phase = Phase::Succeeded;
+    again.result = ResultLookup::Absent;
+    seen(&mut ledger, &again, 102);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 2), 0));
+}
+
+#[test]
+fn over_a_fixed_key_a_second_run_without_a_backup_of_its_own_is_not_a_second_thing() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "FoundationDB");
+    seen(&mut ledger, &fact, 0);
+    fact.phase = Phase::Succeeded;
+    fact.result = ResultLookup::Absent;
+    seen(&mut ledger, &fact, 1);
+    assert!(ledger.is_empty());
+}
+
+#[test]
+fn a_job_that_had_succeeded_before_the_ledger_began_is_nothing() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    fact.phase = Phase::Succeeded;
+    fact.result = ResultLookup::Absent;
+    assert!(seen(&mut ledger, &fact, 1).is_empty());
+}
+
+#[test]
+fn case_webhook_3_a_deleted_jobs_run_goes_on_counting_until_it_ends() {
+    let mut ledger = Ledger::default();
+    seen(&mut ledger, &run("r", "Velero"), 0);
+    ledger.apply(&run_gone(PLATFORM, &ledger, "job-r", t(1)).unwrap());
+    assert_eq!(in_flight(&ledger), 1);
+    assert_eq!(ledger.get("job-r").unwrap().reason, Reason::JobDeleted);
+    assert_eq!(run_gone(PLATFORM, &ledger, "job-r", t(2)), None, "told once");
+    assert_eq!(overdue(PLATFORM, ledger.get("job-r").unwrap(), t(86_399)), None);
+    ledger.apply(&run_over(&ledger, "job-r").unwrap());
+    assert_eq!(in_flight(&ledger), 0);
+}
+
+#[test]
+fn a_deleted_jobs_backup_still_takes_its_place() {
+    let mut ledger = Ledger::default();
+    seen(&mut ledger, &run("r", "Etcd"), 0);
+    ledger.apply(&run_gone(PLATFORM, &ledger, "job-r", t(1)).unwrap());
+    let changes = backup_seen(&ledger, &backup("r", GI), t(2));
+    apply(&mut ledger, changes);
+    assert_eq!((figures(&ledger), in_flight(&ledger)), ((GI, 0, 1), 0));
+}
+
+#[test]
+fn a_run_that_is_a_pod_of_its_job_dies_with_it() {
+    for kind in ["Altinity", "Job"] {
+        let mut ledger = Ledger::default();
+        seen(&mut ledger, &run("r", kind), 0);
+        let change = run_gone(PLATFORM, &ledger, "job-r", t(1)).unwrap();
+        assert_eq!(removed(&[change]), [RemoveReason::DiedWithJob], "{kind}");
+    }
+    let mut foreign = run("r", "Job");
+    foreign.strategy.as_mut().unwrap().group = "vendor.example".into();
+    let mut ledger = Ledger::default();
+    seen(&mut ledger, &foreign, 0);
+    assert!(
+        matches!(run_gone(PLATFORM, &ledger, "job-r", t(1)), Some(Change::Write(_))),
+        "nobody knows that driver"
+    );
+}
+
+#[test]
+fn runs_deleted_while_nobody_looked_are_found_by_comparing() {
+    let mut ledger = Ledger::default();
+    seen(&mut ledger, &run("a", "Etcd"), 0);
+    seen(&mut ledger, &run("b", "Etcd"), 0);
+    let listed = std::collections::BTreeSet::from(["job-a".to_owned()]);
+    assert_eq!(runs_gone_since(&ledger, &listed), ["job-b"]);
+}
+
+#[test]
+fn case_webhook_4_a_job_nobody_takes_up_stops_counting_after_a_day_and_stays_so() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    fact.strategy = None;
+    fact.phase = Phase::None;
+    fact.started_at = None;
+    seen(&mut ledger, &fact, 0);
+    let record = ledger.get("job-r").unwrap().clone();
+    assert_eq!(overdue(PLATFORM, &record, t(86_399)), None);
+    let change = overdue(PLATFORM, &record, t(86_400)).unwrap();
+    assert_eq!(
+        removed(std::slice::from_ref(&change)),
+        [RemoveReason::NeverTakenUp]
+    );
+    ledger.apply(&change);
+    assert!(
+        seen(&mut ledger, &fact, 90_000).is_empty(),
+        "it is not counted again"
+    );
+    fact.phase = Phase::Running;
+    fact.started_at = Some(t(90_000));
+    seen(&mut ledger, &fact, 90_001);
+    assert_eq!(in_flight(&ledger), 1, "unless it begins after all");
+}
+
+#[test]
+fn each_drivers_deadline_ends_a_run_and_a_day_those_without_one() {
+    for (kind, seconds) in [
+        ("CNPG", 1800),
+        ("MariaDB", 1800),
+        ("MongoDB", 1800),
+        ("Etcd", 1200),
+        ("FoundationDB", 2700),
+        ("Velero", 86_400),
+        ("Altinity", 86_400),
+        ("Job", 86_400),
+        ("TapeLibrary", 86_400),
+    ] {
+        let mut ledger = Ledger::default();
+        let mut fact = run("r", kind);
+        fact.started_at = Some(t(10));
+        seen(&mut ledger, &fact, 20);
+        let record = ledger.get("job-r").unwrap();
+        assert_eq!(overdue(PLATFORM, record, t(10 + seconds - 1)), None, "{kind}");
+        let change = overdue(PLATFORM, record, t(10 + seconds)).unwrap();
+        assert_eq!(removed(&[change]), [RemoveReason::DeadlinePassed], "{kind}");
+    }
+}
+
+#[test]
+fn every_phase_with_everything_a_driver_says() {
+    use DriverRun::{NotKnown, Over};
+    use Phase::{Failed, None, Pending, Succeeded, Unknown};
+    for phase in [None, Pending, Phase::Running, Succeeded, Failed, Unknown] {
+        for driver in [NotKnown, DriverRun::Running, Over] {
+            let mut ledger = Ledger::default();
+            let mut fact = run("r", "Velero");
+            seen(&mut ledger, &fact, 0);
+            fact.phase = phase;
+            fact.driver = driver;
+            let ends = removed(&seen(&mut ledger, &fact, 1));
+            let wanted: &[RemoveReason] = match (phase, driver) {
+                (Succeeded, _) => &[],
+                (_, Over) => &[RemoveReason::RunOver],
+                (Failed, NotKnown) => &[RemoveReason::RunFailed],
+                (Failed, DriverRun::Running) => &[],
+                (None | Pending | Phase::Running | Unknown, NotKnown | DriverRun::Running) => &[],
+            };
+            assert_eq!(ends, wanted, "{phase:?} {driver:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_application_follows_into_the_record() {
+    let mut ledger = Ledger::default();
+    let mut fact = run("r", "Etcd");
+    seen(&mut ledger, &fact, 0);
+    fact.application = app("other");
+    seen(&mut ledger, &fact, 1);
+    assert_eq!(ledger.get("job-r").unwrap().application, app("other"));
+}

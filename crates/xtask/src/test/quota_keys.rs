@@ -1,0 +1,123 @@
+//! The release gate for published figures: real API servers and controller managers of several minor versions.
+//!
+//! Promise: each version gets a control plane of its own, which is ended whatever happens; a version that cannot be
+//! built or started is a failure, not a skip.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::report::Outcome;
+use super::{Context, cargo};
+use crate::cluster;
+use crate::progress::say;
+
+/// Which control planes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Versions {
+    /// The oldest and the newest supported.
+    Ends,
+    /// Every supported one.
+    All,
+    /// This one.
+    One(String),
+}
+
+impl Versions {
+    /// Reads the value of `--kubernetes`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text {
+            "ends" => Ok(Self::Ends),
+            "all" => Ok(Self::All),
+            minor if cluster::MINORS.contains(&minor) => Ok(Self::One(minor.to_owned())),
+            other => bail!(
+                "{other:?} is not supported: use `ends`, `all` or one of {}",
+                cluster::MINORS.join(", ")
+            ),
+        }
+    }
+
+    /// The minor versions, the oldest first: if Kubernetes changed its mind, the newest tells.
+    fn minors(&self) -> Vec<String> {
+        let all = cluster::MINORS.iter().rev().map(|minor| (*minor).to_owned());
+        match self {
+            Self::All => all.collect(),
+            Self::Ends => {
+                let all: Vec<String> = all.collect();
+                let ends = [all.first(), all.last()];
+                ends.into_iter().flatten().cloned().collect()
+            }
+            Self::One(minor) => vec![minor.clone()],
+        }
+    }
+}
+
+/// The stage.
+pub fn run(context: &Context) -> Result<Outcome> {
+    let mut whole = Outcome::default();
+    for minor in context.versions.minors() {
+        let outcome = on(context, &minor).unwrap_or_else(|error| Outcome {
+            failed: vec![format!("Kubernetes {minor}: {error:#}")],
+            ..Outcome::default()
+        });
+        say(format!(
+            "quota keys on Kubernetes {minor}: {} passed, {} failed",
+            outcome.passed,
+            outcome.failed.len()
+        ));
+        whole.passed += outcome.passed;
+        whole.skipped.extend(outcome.skipped);
+        whole.failed.extend(outcome.failed);
+    }
+    Ok(whole)
+}
+
+fn on(context: &Context, minor: &str) -> Result<Outcome> {
+    let name = format!("quota-keys-{}", minor.replace('.', "-"));
+    let _down = Ended(&context.workspace, &name);
+    let running = cluster::up(&cluster::Options {
+        workspace: context.workspace.clone(),
+        name: name.clone(),
+        minor: Some(minor.to_owned()),
+        control_plane_only: true,
+    })?;
+    let program = std::env::current_exe().context("the program that runs the tests has no path")?;
+    let mut command = context.cargo();
+    command
+        .args(["test", "--package=holdfast-operator", "--test=quota_keys"])
+        .args(["--", "--show-output"])
+        .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
+        .env(
+            "HOLDFAST_E2E_PROGRAM",
+            format!("'{}' cluster program --name {name}", program.display()),
+        );
+    let log = context.log(&name);
+    cargo::run(&format!("quota keys on Kubernetes {minor}"), &log, &mut command)
+}
+
+/// Takes the control plane down when dropped.
+struct Ended<'a>(&'a Path, &'a str);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = cluster::down(self.0, self.1) {
+            say(format!(
+                "the control plane {name} is still there: {error:#}; try `cargo xtask cluster down --name {name}`",
+                name = self.1
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_are_the_oldest_and_the_newest() {
+        assert_eq!(Versions::Ends.minors(), ["1.34", "1.37"]);
+        assert_eq!(Versions::All.minors().len(), cluster::MINORS.len());
+        assert_eq!(Versions::parse("1.36").expect("supported").minors(), ["1.36"]);
+        assert!(Versions::parse("1.33").is_err());
+    }
+}
