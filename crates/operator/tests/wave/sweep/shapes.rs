@@ -135,9 +135,9 @@ fn breaker() -> Vec<Shape> {
             |s| wave(s, 3, 2),
             || vec![step(held(3), nas(), acknowledge(at(0)))],
         ),
-        told("acknowledged into the future, then another wave", future, || {
+        told("acknowledged a little ahead, then another wave", future, || {
             vec![
-                step(held(2), nas(), acknowledge("2100-01-01T00:00:00Z".into())),
+                step(held(2), nas(), acknowledge(at(280))),
                 Step {
                     when: Box::new(|o| gone("s0")(o) && gone("s1")(o) && job(o).is_none()),
                     then: Box::new(|o| {
