@@ -161,11 +161,31 @@ async fn plain<T>(
             Ok(watcher::Event::Delete(one)) => Change::Gone(observe(one), account.clock.now()),
             Err(error) => {
                 tracing::warn!(?kind, %error, "the watch broke and is taken up again");
+                // A strategy that may not be read declares nothing: what is built in, or the careful values, hold.
+                // Nobody else waits for it.
+                if matches!(kind, Kind::Strategy(_))
+                    && is_forbidden(&error)
+                    && !account.world.is_synced(&kind)
+                {
+                    tracing::warn!(
+                        ?kind,
+                        "what these strategies declare is not in force: name the kind in the chart's value quota.strategies"
+                    );
+                    account.observe(Change::ListBegins(kind.clone()));
+                    account.observe(Change::ListEnds(kind.clone(), account.clock.now()));
+                }
                 continue;
             }
         };
         account.observe(change);
     }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 /// Our own records go to the book.
