@@ -152,6 +152,12 @@ pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
 pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
 /// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
 pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";
+/// Label of the platform on a driver's own objects: the BackupJob they were made for.
+pub const OWNED_BY_JOB: &str = "backups.cozystack.io/owned-by.BackupJobName";
+/// The same: the namespace of that BackupJob.
+pub const OWNED_BY_JOB_NAMESPACE: &str = "backups.cozystack.io/owned-by.BackupJobNamespace";
+/// ConfigMap in the operator's namespace that tells a first start from a lost ledger (`docs/design.md` 4.1).
+pub const LEDGER_MARKER: &str = "holdfast-ledger";
 /// The ValidatingWebhookConfiguration of the gate.
 pub const GATE_CONFIGURATION: &str = "holdfast-quota";
 /// Label on an Artifact: the namespace it is charged to.

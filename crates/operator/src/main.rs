@@ -2,6 +2,8 @@
 
 use anyhow::Context as _;
 use clap::Parser;
+use holdfast_operator::account::settings::AccountSettings;
+use holdfast_operator::account::{self, Account};
 use holdfast_operator::context::{Context, Endpoint, Gates, Queues};
 use holdfast_operator::protect;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
@@ -102,6 +104,20 @@ async fn main() -> anyhow::Result<()> {
         &ctx.foreign,
     );
     let mut workers = protect::start(&ctx, &end);
+    if ctx.settings.quota.is_on() {
+        let (settings, events) = (AccountSettings::of(&ctx.settings), ctx.events.clone());
+        let account = Account::new(
+            client.clone(),
+            settings,
+            ctx.clock.clone(),
+            ctx.leadership.clone(),
+            events,
+            Arc::clone(&ctx.metrics),
+        );
+        // Its workers end with the others; the set is kept until they have.
+        let mut of_account = account::start(&account, &end);
+        workers.spawn(async move { while of_account.join_next().await.is_some() {} });
+    }
     let broken = tokio::select! {
         () = end.cancelled() => None,
         // Without one of them the world would grow old and nobody would notice: begin anew.

@@ -44,6 +44,9 @@ pub struct Settings {
     /// Format of the log.
     #[arg(long, env = "KOPIUR_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// Backup storage quota.
+    #[command(flatten)]
+    pub quota: crate::account::settings::QuotaArgs,
     /// Where it listens.
     #[command(flatten)]
     pub server: crate::runtime::server::ServerArgs,

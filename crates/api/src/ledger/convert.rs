@@ -311,7 +311,15 @@ fn unwritten(spec: &ArtifactSpec, subject: &Subject, created: Option<Timestamp>)
                 .as_str()
                 .to_owned(),
             ),
-            backups: spec.recorded_for.iter().cloned().collect(),
+            // What it claims has not been counted: the size was to come with the status.
+            backups: spec
+                .recorded_for
+                .iter()
+                .map(|backup| RecordedBackup {
+                    claimed_bytes: None,
+                    ..backup.clone()
+                })
+                .collect(),
             times: ArtifactTimes {
                 attributed_at: created,
                 last_backup_at: created,

@@ -9,10 +9,11 @@
 //! every object again.
 //!
 //! Where to look: [`record`] is what is remembered, [`transitions`] what objects do to it, [`enumerate`] what a
-//! listing does to it, [`figures`] what it adds up to, [`gate`] who is let in, [`publish`] what people see.
+//! listing does to it, [`driver`] what a driver's own objects prove, [`figures`] what it adds up to, [`gate`] who is let in, [`publish`] what people see.
 
 pub mod amount;
 pub mod capability;
+pub mod driver;
 pub mod enumerate;
 pub mod figures;
 pub mod gate;

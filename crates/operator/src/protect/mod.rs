@@ -9,3 +9,4 @@ pub mod wave;
 mod worker;
 
 pub use worker::start;
+pub(crate) use worker::work;

@@ -7,8 +7,8 @@
 
 use super::wave;
 use crate::context::{Context, Error};
-use crate::runtime::leader::Standing;
-use crate::runtime::metrics::{ErrorClass, Kind};
+use crate::runtime::leader::{Leadership, Standing};
+use crate::runtime::metrics::{ErrorClass, Kind, Metrics};
 use crate::runtime::queue::{Next, Queue};
 use futures::FutureExt;
 use std::fmt::Display;
@@ -108,17 +108,35 @@ impl Workers<'_> {
             let (ctx, queue, pass) = (Arc::clone(self.ctx), Arc::clone(queue), pass.clone());
             let end = self.end.clone();
             self.set.spawn(async move {
-                let work = work(&ctx, kind, &queue, pass, &end);
-                work.await;
+                let pass = |key| {
+                    // Nothing is decided beside another manager; a lane says so itself. All are looked at again when
+                    // it is gone.
+                    let beside = kind != Kind::Lane && ctx.foreign.alive().is_some();
+                    let pass = (!beside).then(|| pass(Arc::clone(&ctx), key));
+                    async move {
+                        match pass {
+                            Some(pass) => pass.await,
+                            None => Ok(Next::After(BESIDE_AGAIN)),
+                        }
+                    }
+                };
+                work(&ctx.leadership, &ctx.metrics, kind, &queue, pass, &end).await;
             });
         }
     }
 }
 
-async fn work<K, F, Fut>(ctx: &Arc<Context>, kind: Kind, queue: &Queue<K>, pass: F, end: &CancellationToken)
-where
+/// Takes keys and makes passes until told to end.
+pub(crate) async fn work<K, F, Fut>(
+    leadership: &Leadership,
+    metrics: &Metrics,
+    kind: Kind,
+    queue: &Queue<K>,
+    pass: F,
+    end: &CancellationToken,
+) where
     K: Clone + Eq + Hash + Ord + Display,
-    F: Fn(Arc<Context>, K) -> Fut,
+    F: Fn(K) -> Fut,
     Fut: Future<Output = Result<Next, Error>>,
 {
     loop {
@@ -126,23 +144,18 @@ where
             biased;
             () = end.cancelled() => return,
             key = async {
-                wait_for_leadership(ctx).await;
+                wait_for(leadership).await;
                 queue.take().await
             } => key,
         };
-        if !ctx.leadership.is_leader() {
+        if !leadership.is_leader() {
             queue.done(key.clone(), Next::Settled);
             queue.add(key);
             continue;
         }
-        if kind != Kind::Lane && ctx.foreign.alive().is_some() {
-            // Nothing is decided beside it; a lane says so itself. All are looked at again when it is gone.
-            queue.done(key, Next::After(BESIDE_AGAIN));
-            continue;
-        }
         let begin = Instant::now();
-        let (next, failure) = judge(kind, &key, caught(pass(Arc::clone(ctx), key.clone())).await);
-        ctx.metrics.reconciled(kind, begin.elapsed(), failure);
+        let (next, failure) = judge(kind, &key, caught(pass(key.clone())).await);
+        metrics.reconciled(kind, begin.elapsed(), failure);
         queue.done(key, next);
     }
 }
@@ -175,9 +188,9 @@ fn judge<K: Display>(
     }
 }
 
-async fn wait_for_leadership(ctx: &Context) {
-    let mut changed = ctx.leadership.changed();
-    while !ctx.leadership.is_leader() {
+async fn wait_for(leadership: &Leadership) {
+    let mut changed = leadership.changed();
+    while !leadership.is_leader() {
         // A validity that ends is noticed by is_leader(), a gain by the channel.
         let _ = tokio::time::timeout(Duration::from_secs(1), changed.changed()).await;
     }

@@ -44,6 +44,10 @@ label! {
         Snapshot = "Snapshot",
         /// The lane of a physical repository.
         Lane = "Lane",
+        /// A record of the ledger of backup storage.
+        Artifact = "Artifact",
+        /// The ResourceQuotas of a namespace.
+        ResourceQuota = "ResourceQuota",
     }
 }
 

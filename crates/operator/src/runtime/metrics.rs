@@ -92,6 +92,8 @@ pub struct Metrics {
     completed: Family<Completed, Counter>,
     scheduled: Counter,
     leader: Gauge,
+    /// Figures of Account.
+    pub quota: crate::account::metrics::QuotaMetrics,
     foreign: Gauge,
 }
 
@@ -123,6 +125,7 @@ impl Metrics {
             completed: Family::default(),
             scheduled: Counter::default(),
             leader: Gauge::default(),
+            quota: crate::account::metrics::QuotaMetrics::default(),
             foreign: Gauge::default(),
         };
         metrics.register();
@@ -132,6 +135,7 @@ impl Metrics {
     fn register(&mut self) {
         // The encoder adds `_total` to counters and a full stop to each sentence.
         let r = &mut self.registry;
+        self.quota.register(r);
         r.register(
             "kopiur_controller_reconciliations",
             "Reconciliations",

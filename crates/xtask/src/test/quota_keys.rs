@@ -84,7 +84,14 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
     let program = std::env::current_exe().context("the program that runs the tests has no path")?;
     let mut command = context.cargo();
     command
-        .args(["test", "--package=holdfast-operator", "--test=quota_keys"])
+        // The ground first, then what stands on it.
+        .args([
+            "test",
+            "--no-fail-fast",
+            "--package=holdfast-operator",
+            "--test=quota_keys",
+            "--test=account",
+        ])
         .args(["--", "--show-output"])
         .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
         .env(
