@@ -111,3 +111,120 @@ impl RunState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::capability::{CAREFUL, DeclaredBy, InForce};
+    use super::super::identity::StrategyKind;
+    use super::super::record::{Application, Reason, Size, Subject, Times};
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const THEN: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn record(state: State) -> Record {
+        Record {
+            name: "r".to_owned(),
+            subject: Subject::Run {
+                namespace: "a".to_owned(),
+                strategy: None::<StrategyKind>,
+            },
+            state,
+            reason: Reason::DeletionRequested,
+            size: Size::UNKNOWN,
+            in_force: InForce {
+                capabilities: CAREFUL,
+                from: DeclaredBy::Unknown,
+            },
+            backups: BTreeMap::new(),
+            application: Application::default(),
+            job: None,
+            namespace_uid: None,
+            shared_across_namespaces: false,
+            written_off_by: None,
+            times: Times::default(),
+            listing: None,
+        }
+    }
+
+    fn proves(request: Request, own_record: OwnRecord, now: Timestamp) -> Option<Evidence> {
+        let facts = DriverFacts { request, own_record };
+        evidence(&record(State::PendingPurge), facts, now)
+    }
+
+    #[test]
+    fn absence_proves_nothing_unless_it_was_seen_to_begin_after_a_request_or_lasts() {
+        let gone = OwnRecord::Gone(THEN);
+        for never in [OwnRecord::NeverSeen, OwnRecord::Exists] {
+            assert_eq!(proves(Request::None, never, THEN), None);
+            assert_eq!(proves(Request::Asked, never, THEN), None);
+        }
+        assert_eq!(
+            proves(Request::Asked, gone, THEN),
+            Some(Evidence::DriverRecordGone)
+        );
+        assert_eq!(
+            proves(Request::None, gone, THEN),
+            None,
+            "it may be made again from the bucket"
+        );
+        assert_eq!(
+            proves(Request::None, gone, THEN + RESYNC),
+            Some(Evidence::DriverRecordGone)
+        );
+    }
+
+    #[test]
+    fn a_success_counts_once_the_drivers_own_record_is_gone_and_a_failure_always() {
+        let gone = OwnRecord::Gone(THEN);
+        assert_eq!(proves(Request::Succeeded, OwnRecord::Exists, THEN), None);
+        assert_eq!(proves(Request::Succeeded, gone, THEN), Some(Evidence::Succeeded));
+        assert_eq!(
+            proves(Request::Succeeded, OwnRecord::NeverSeen, THEN),
+            Some(Evidence::Succeeded)
+        );
+        for own in [OwnRecord::NeverSeen, OwnRecord::Exists, gone] {
+            assert_eq!(
+                proves(Request::Failed, own, THEN + RESYNC),
+                Some(Evidence::Failed)
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_was_asked_to_go_can_be_proven_gone() {
+        let facts = DriverFacts {
+            request: Request::Succeeded,
+            own_record: OwnRecord::Gone(THEN),
+        };
+        for state in State::ALL {
+            let asked = matches!(state, State::PendingPurge | State::Retained);
+            assert_eq!(
+                evidence(&record(*state), facts, THEN).is_some(),
+                asked,
+                "{state:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_success_is_final_and_a_failure_is_not() {
+        let seen = |all: &[Option<usize>]| all.iter().fold(Request::None, |request, one| request.with(*one));
+        assert_eq!(seen(&[None]), Request::Asked);
+        assert_eq!(seen(&[None, Some(2)]), Request::Failed);
+        assert_eq!(seen(&[None, Some(2), None]), Request::Failed);
+        assert_eq!(seen(&[Some(2), Some(0)]), Request::Succeeded);
+        assert_eq!(seen(&[Some(0), Some(1), None]), Request::Succeeded);
+    }
+
+    #[test]
+    fn a_run_is_over_only_when_every_object_of_it_is() {
+        let run = |all: &[bool]| {
+            all.iter()
+                .fold(RunState::NotKnown, |state, over| state.with(*over))
+        };
+        assert_eq!(run(&[]), RunState::NotKnown);
+        assert_eq!(run(&[true, true]), RunState::Over);
+        assert_eq!(run(&[true, false, true]), RunState::Running);
+    }
+}

@@ -161,6 +161,10 @@ fn an_object_without_a_status_is_written_whole() {
     bare.status = None;
     book.seen(&bare);
     let again = seen(&book, "b", 7);
-    assert_eq!(record(&again).size.bytes, Some(7), "what it claims counts, although it is named in the spec");
+    assert_eq!(
+        record(&again).size.bytes,
+        Some(7),
+        "what it claims counts, although it is named in the spec"
+    );
     assert!(again.version.is_some_and(|version| !version.is_told));
 }

@@ -6,6 +6,7 @@ use holdfast_core::quota::amount;
 use kube::api::DeleteParams;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Small and good enough to choose from; the seed is printed.
 struct Dice(u64);
@@ -39,13 +40,13 @@ async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {
         match dice.roll(12) {
             0..=4 => {
                 let name = format!("backup-{}", dice.roll(12));
-                if !live.contains_key(&name) {
+                if let Entry::Vacant(free) = live.entry(name.clone()) {
                     let (address, size) = (dice.roll(8), i64::try_from(dice.roll(50)).expect("small") + 1);
                     let uri = tenant.uri(&format!("address-{address}"));
                     tenant
                         .backup(&name, super::office::ETCD, Some(&uri), Some(size << 20))
                         .await;
-                    live.insert(name, address);
+                    free.insert(address);
                     let largest = charged.entry(address).or_insert(size);
                     *largest = size.max(*largest);
                 }

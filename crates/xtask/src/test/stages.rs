@@ -84,6 +84,7 @@ fn source(context: &Context) -> Result<Outcome> {
         checks::examples_are_accepted(&context.workspace).map(drop),
     );
     outcome.check("links", checks::links_lead_somewhere(&context.workspace));
+    outcome.check("cases", checks::every_case_has_a_test(&context.workspace));
     Ok(outcome)
 }
 
