@@ -178,6 +178,7 @@ fn restricted(objects: &[Value]) -> Result<()> {
         "KOPIUR_RETRY_PERIOD_SECONDS",
         "HOLDFAST_QUOTA_ACCOUNTING",
         "HOLDFAST_QUOTA_ENFORCEMENT",
+        "HOLDFAST_QUOTA_TOUCH_PLANS",
         "HOLDFAST_QUOTA_STRATEGY_GROUPS",
         "RUST_LOG",
         "KOPIUR_LOG_FORMAT",
