@@ -47,11 +47,6 @@ pub mod rules {
         ),
         rule(
             "spec",
-            "self.engine == 'Restic'",
-            "spec.engine: Kopia is not supported by this release: set spec.engine: Restic",
-        ),
-        rule(
-            "spec",
             "self.mode == 'ReadWrite'",
             "spec.mode: ReadOnly is not supported by this release: remove the field",
         ),

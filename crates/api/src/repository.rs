@@ -117,7 +117,7 @@ pub struct ClusterRepositorySpec {
 /// Engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Engine {
-    /// The kopia program (not supported yet).
+    /// The kopia program, which ships in the mover image.
     #[default]
     Kopia,
     /// restic's format through rustic_core.

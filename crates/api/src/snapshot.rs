@@ -167,13 +167,13 @@ pub struct Stats {
     /// Logical bytes of the source.
     #[serde(default)]
     pub size_bytes: i64,
-    /// Bytes the repository grew by.
-    #[serde(default)]
-    pub bytes_new: i64,
-    /// Files not in the parent.
+    /// Bytes the repository grew by, when the engine can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_new: Option<i64>,
+    /// Files not in the parent; with Kopia those changed too.
     #[serde(default)]
     pub files_new: i64,
-    /// Files changed.
+    /// Files changed; with Kopia they count as not in the parent.
     #[serde(default)]
     pub files_modified: i64,
     /// Files unchanged.
@@ -244,4 +244,8 @@ pub struct DeletionStatus {
     /// When the next one may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
+    /// The time of a stamp that was written to the already deleting Snapshot, after an upgrade: equal to the annotation
+    /// `pruned-at`, that stamp counts however old the deletion is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restamped_at: Option<Timestamp>,
 }

@@ -72,7 +72,7 @@ const fn typed(
 const DROP: &str = "remove the field";
 const FILESYSTEM: &str = "use spec.backend.filesystem";
 const PVC: &str = "use sources[].pvc";
-const ENGINE: &str = "remove the field, the Restic engine chooses for itself";
+const ENGINE: &str = "remove the field, the engine chooses for itself";
 const LATEST: &str = "use spec.retention.keepLatest";
 
 /// Of a Repository.

@@ -134,10 +134,7 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     } = spec;
     let table = unsupported::REPOSITORY;
     match engine {
-        Engine::Restic => {}
-        Engine::Kopia => {
-            no.say("spec.engine: Kopia is not supported by this release: set spec.engine: Restic")
-        }
+        Engine::Kopia | Engine::Restic => {}
         Engine::Unknown => no.say("spec.engine has a value of a newer release: update Holdfast"),
     }
     match mode {
@@ -545,16 +542,21 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_not_built_is_refused_by_name() {
-        let spec: RepositorySpec = serde_json::from_value(json!({
+    fn both_engines_are_accepted_and_a_newer_one_is_refused_by_name() {
+        let mut spec: RepositorySpec = serde_json::from_value(json!({
             "backend": {"filesystem": {"volume": {"pvc": {"name": "repo"}}}},
             "encryption": {"passwordSecretRef": {"name": "s"}},
         }))
         .expect("valid");
+        assert_eq!(spec.engine, Engine::Kopia, "the default");
+        assert_eq!(repository(&spec), []);
+        spec.engine = Engine::Restic;
+        assert_eq!(repository(&spec), []);
+        spec.engine = Engine::Unknown;
         assert!(
             repository(&spec)[0]
                 .0
-                .starts_with("spec.engine: Kopia is not supported")
+                .starts_with("spec.engine has a value of a newer release")
         );
     }
 }

@@ -1,6 +1,7 @@
 //! The objects that people would write, as JSON.
 
 use holdfast_api::names;
+use holdfast_api::repository::Engine;
 use serde_json::{Value, json};
 
 /// Key of the password in the Secrets that are made here.
@@ -29,6 +30,23 @@ pub fn secret(namespace: &str, name: &str, password: &str) -> Value {
     })
 }
 
+/// Password of every repository here.
+pub const PASSWORD: &str = "correct horse battery staple";
+
+/// The engine of every repository here: what `HOLDFAST_E2E_ENGINE` names, else Restic. Kopia needs a mover image with
+/// the program in it (`KOPIA_BIN` when the images are built).
+///
+/// # Panics
+/// When it names no engine.
+#[must_use]
+pub fn engine() -> Engine {
+    match std::env::var("HOLDFAST_E2E_ENGINE").as_deref() {
+        Ok("Kopia") => Engine::Kopia,
+        Ok("" | "Restic") | Err(_) => Engine::Restic,
+        Ok(other) => panic!("HOLDFAST_E2E_ENGINE is `{other}`; set it to Kopia or Restic"),
+    }
+}
+
 /// A claim of the default class.
 #[must_use]
 pub fn claim(namespace: &str, name: &str) -> Value {
@@ -47,7 +65,7 @@ pub fn repository(namespace: &str, name: &str, claim: &str, secret: &str, thresh
         "apiVersion": names::API_VERSION, "kind": "Repository",
         "metadata": { "name": name, "namespace": namespace },
         "spec": {
-            "engine": "Restic",
+            "engine": engine(),
             "backend": { "filesystem": { "path": "/", "volume": { "pvc": { "name": claim } } } },
             "encryption": { "passwordSecretRef": { "name": secret } },
             "create": { "enabled": true },

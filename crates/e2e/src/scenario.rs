@@ -89,8 +89,7 @@ impl Scenario {
     pub async fn with_repository(lab: &Lab, name: &str, threshold: Option<u32>) -> Result<Self> {
         let this = Self::bare(lab, name).await?;
         let ns = &this.namespace;
-        lab.create(objects::secret(ns, SECRET, "correct horse battery staple"))
-            .await?;
+        lab.create(objects::secret(ns, SECRET, objects::PASSWORD)).await?;
         lab.create(objects::repository(
             ns,
             REPOSITORY,

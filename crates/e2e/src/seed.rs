@@ -10,6 +10,7 @@ use crate::lab::Lab;
 use crate::{objects, pods};
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use holdfast_api::repository::Engine;
 use holdfast_api::{Snapshot, names};
 use holdfast_protocol::outcome::TakenSnapshot;
 use holdfast_protocol::work::{BackupItem, EngineKind, Operation, RepositoryAccess, Source, WorkDocument};
@@ -174,7 +175,7 @@ pub async fn snapshots(lab: &Lab, set: &Set, members: &[Member]) -> Result<Vec<T
     for (n, some) in members.chunks(PER_JOB).enumerate() {
         lab.note(format!("{} of {} snapshots", taken.len(), members.len()));
         let job = job(lab, set, &repository, n, some)?;
-        let ended = pods::run(lab, job, Duration::from_secs(300)).await?;
+        let ended = pods::run(lab, job, patience(some.len())).await?;
         for line in ended.log.lines() {
             let Some(value) = serde_json::from_str::<Value>(line)
                 .ok()
@@ -196,6 +197,15 @@ pub async fn snapshots(lab: &Lab, set: &Set, members: &[Member]) -> Result<Vec<T
     Ok(all)
 }
 
+/// How long a seeding Job may take: Kopia is a process for each step of a snapshot.
+fn patience(snapshots: usize) -> Duration {
+    let each = u64::try_from(snapshots).unwrap_or(u64::MAX).saturating_mul(5);
+    match objects::engine() {
+        Engine::Kopia => Duration::from_secs(300).saturating_add(Duration::from_secs(each)),
+        Engine::Restic | Engine::Unknown => Duration::from_secs(300),
+    }
+}
+
 fn job(lab: &Lab, set: &Set, repository: &Value, n: usize, members: &[Member]) -> Result<Value> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let password = &repository["spec"]["encryption"]["passwordSecretRef"];
@@ -208,7 +218,11 @@ fn job(lab: &Lab, set: &Set, repository: &Value, n: usize, members: &[Member]) -
         version: holdfast_protocol::VERSION,
         cluster: lab.cluster.clone(),
         repository: RepositoryAccess {
-            engine: EngineKind::Restic,
+            engine: match repository["spec"]["engine"].as_str() {
+                Some("Restic") => EngineKind::Restic,
+                Some("Kopia") | None => EngineKind::Kopia,
+                Some(other) => anyhow::bail!("the repository has the engine {other}"),
+            },
             path: REPOSITORY_DIR.to_owned(),
             password_key: key.clone(),
             unique_id: Some(unique_id.context("the repository is not connected")?),

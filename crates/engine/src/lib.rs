@@ -10,6 +10,9 @@
 //! Deleting is two things here: [`Repository::delete`] asks for it, a later [`Repository::list`] proves it.
 
 mod error;
+pub mod kopia;
+mod lock;
+mod request;
 pub mod restic;
 
 pub use error::{EngineError, ErrorClass};
@@ -83,11 +86,12 @@ pub struct BackupRequest {
 pub struct Sizes {
     /// Logical size of the source in bytes.
     pub size_bytes: u64,
-    /// Bytes the repository grew by (after deduplication and compression).
-    pub bytes_new: u64,
-    /// Files not in the parent snapshot.
+    /// Bytes the repository grew by (after deduplication and compression). Kopia: what the snapshot before it of
+    /// the same source does not refer to; known when a snapshot was just taken, recorded nowhere.
+    pub bytes_new: Option<u64>,
+    /// Files not in the parent snapshot. Kopia: new or changed, it does not tell them apart.
     pub files_new: u64,
-    /// Files changed since the parent.
+    /// Files changed since the parent. Kopia: always 0, see `files_new`.
     pub files_modified: u64,
     /// Files unchanged since the parent.
     pub files_unchanged: u64,
@@ -138,11 +142,33 @@ impl Listing {
     }
 }
 
+/// How much a check reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// That everything a snapshot refers to is recorded and stored.
+    Structure,
+    /// The same, and every byte is read and proven.
+    Data,
+}
+
+/// What deleting has freed, in bytes of storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reclaimed {
+    /// Found without any snapshot that needs it, and freed by a later call when the engine's safety period is over.
+    /// Restic: told once, by the call that marks it. Kopia: told by every call until it is free.
+    pub marked_bytes: u64,
+    /// Freed by this call.
+    pub freed_bytes: u64,
+}
+
 /// A program or library that speaks one repository format.
 pub trait Engine: Send + Sync {
     /// Whether deletions are only safe while nobody else writes. True for Kopia (its maintenance and manifest
     /// compaction were seen to undo deletions of others); false for Restic, where one snapshot is one file.
     fn deletes_need_silence(&self) -> bool;
+
+    /// Whether the id of a snapshot may change while it stays what it is. True for Kopia: pinning rewrites it.
+    fn ids_may_change(&self) -> bool;
 
     /// Opens an existing repository.
     ///
@@ -191,6 +217,33 @@ pub trait Repository: Send {
     /// # Errors
     /// Any class; look again before concluding anything.
     fn delete(&self, ids: &[String]) -> Result<(), EngineError>;
+
+    /// Writes the content of a snapshot below `to`, which is made when it is not there. Other files there stay; files
+    /// of the same name are replaced. What is written is read back by nobody: compare, or check the repository.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Failed`] when there is no such snapshot or the target cannot be written,
+    /// [`ErrorClass::Unreachable`].
+    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError>;
+
+    /// Checks what all snapshots refer to.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Failed`] with the first thing that is not as it should be, [`ErrorClass::Unreachable`].
+    fn check(&self, depth: Depth) -> Result<(), EngineError>;
+
+    /// Frees what no snapshot refers to, within the safety margins that the engine needs beside running backups.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Replaced`], [`ErrorClass::Failed`]; what was freed before an error
+    /// is free.
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError>;
+
+    /// Bytes that the repository's data takes in storage now.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Failed`].
+    fn stored_bytes(&self) -> Result<u64, EngineError>;
 }
 
 /// Bounds the threads of the engines' shared pool to the CPU limit of this process (the cgroup's quota is

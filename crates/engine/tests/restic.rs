@@ -33,6 +33,8 @@ conforms!(
     a_part_of_an_id_deletes_nothing,
     a_listing_is_fresh,
     another_repository_in_its_place_is_noticed,
+    a_restore_is_the_source_as_it_was,
+    reclaiming_keeps_what_is_needed_and_tells_what_is_not,
 );
 
 #[test]
@@ -42,7 +44,29 @@ fn a_directory_that_went_away_is_never_empty() {
 
 #[test]
 fn a_damaged_record_counts_as_present() {
-    conformance::a_damaged_record_counts_as_present(&Restic, |root, id| root.join("snapshots").join(id));
+    let bench = Bench::new();
+    let mut repository = Restic.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    let record = bench.repository().join("snapshots").join(&taken[0].id);
+    fs::write(record, "damaged").unwrap();
+    let listing = repository.list().unwrap();
+    assert!(listing.contains(&taken[0].id));
+    assert_eq!(listing.unreadable, [taken[0].id.clone()]);
+    assert_eq!(conformance::ids(&listing), [taken[1].id.as_str()]);
+    back_up(&bench, repository.as_mut(), &["three"]);
+}
+
+#[test]
+fn a_check_finds_damaged_data() {
+    conformance::a_check_finds_damaged_data(&Restic, |root| {
+        for folder in fs::read_dir(root.join("data")).unwrap() {
+            for pack in fs::read_dir(folder.unwrap().path()).unwrap() {
+                let pack = pack.unwrap();
+                let length = usize::try_from(pack.metadata().unwrap().len()).unwrap();
+                fs::write(pack.path(), vec![0; length]).unwrap();
+            }
+        }
+    });
 }
 
 #[test]
@@ -124,4 +148,17 @@ fn restic_itself_agrees() {
         "{listed}"
     );
     assert_eq!(run(&["dump", &taken[1].id, "/pvc/data/sub/b"]), "b".repeat(500));
+    // The same after what the deleted one needed was marked, and restored by either.
+    repository.reclaim().unwrap();
+    run(&["check", "--read-data"]);
+    let (ours, theirs) = (
+        bench.repository().join("../ours"),
+        bench.repository().join("../theirs"),
+    );
+    repository.restore(&taken[1].id, &ours).unwrap();
+    run(&["restore", &taken[1].id, "--target", theirs.to_str().unwrap()]);
+    for file in ["a", "sub/b"] {
+        let theirs = fs::read(theirs.join("pvc/data").join(file)).unwrap();
+        assert_eq!(fs::read(ours.join(file)).unwrap(), theirs, "{file}");
+    }
 }

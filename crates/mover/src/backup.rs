@@ -2,14 +2,15 @@
 //!
 //! **Promises.** One snapshot per item and UID, however often the Job is retried: a snapshot that carries this
 //! cluster's and the item's UID is reported instead of taken again. Each snapshot is one JSON line on standard
-//! output, `{"taken": …}`, written after it is committed; those found already there come first.
+//! output, `{"taken": …}`, written after it is committed; those found already there come first. Snapshots of the same
+//! sources that went away during the run are named: Kopia expires by its own policy, which the engine switches off.
 //!
 //! **Assumes.** UIDs of Snapshot objects are unique in a cluster and never used again.
 
 use crate::run::{Failed, failure, failure_of, say};
-use holdfast_engine::{BackupRequest, Repository, SnapshotInfo, SourceIdentity};
-use holdfast_protocol::outcome::{FailureClass, OperationResult, TakenSnapshot};
-use holdfast_protocol::work::BackupItem;
+use holdfast_engine::{BackupRequest, Listing, Repository, SnapshotInfo, SourceIdentity};
+use holdfast_protocol::outcome::{FailureClass, MISSING_LIMIT, OperationResult, TakenSnapshot};
+use holdfast_protocol::work::{BackupItem, cut};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Takes what is not there yet, in item order.
@@ -20,7 +21,8 @@ pub(crate) fn run(
 ) -> Result<OperationResult, Failed> {
     refuse_repeated(items)?;
     let mut known: BTreeMap<String, SnapshotInfo> = BTreeMap::new();
-    for snapshot in repository.list()?.snapshots {
+    let before = repository.list()?;
+    for snapshot in before.snapshots.clone() {
         let Some(uid) = snapshot
             .snapshot_uid
             .clone()
@@ -55,7 +57,33 @@ pub(crate) fn run(
         };
         report(&request.snapshot_uid, info, *number == 0, &mut taken, &mut first);
     });
-    let result = OperationResult::BackedUp { taken, first };
+    // A snapshot taken is a snapshot taken: a listing that fails now is no failure of the backup.
+    let vanished = match repository.list() {
+        Ok(after) => vanished(items, &before, &after),
+        Err(error) => {
+            say(&format!(
+                "whether older snapshots vanished meanwhile is not known: {error}"
+            ));
+            Vec::new()
+        }
+    };
+    if !vanished.is_empty() {
+        say(&format!(
+            "{} older snapshots of these sources vanished during the run, the first is {}; this run deleted nothing",
+            vanished.len(),
+            vanished[0]
+        ));
+    }
+    let vanished = vanished
+        .iter()
+        .take(MISSING_LIMIT)
+        .map(|id| cut(id).to_owned())
+        .collect();
+    let result = OperationResult::BackedUp {
+        taken,
+        first,
+        vanished,
+    };
     match done {
         Ok(()) => Ok(result),
         Err(error) => Err(Failed {
@@ -63,6 +91,24 @@ pub(crate) fn run(
             result: Box::new(result),
         }),
     }
+}
+
+/// Ids of the items' sources that only the first listing has.
+fn vanished(items: &[BackupItem], before: &Listing, after: &Listing) -> Vec<String> {
+    let of_ours = |s: &&SnapshotInfo| {
+        items.iter().any(|item| {
+            let source = &item.source;
+            source.username == s.source.username
+                && source.hostname == s.source.hostname
+                && source.path == s.source.path
+        })
+    };
+    let gone = before
+        .snapshots
+        .iter()
+        .filter(of_ours)
+        .filter(|s| !after.contains(&s.id));
+    gone.map(|s| s.id.clone()).collect()
 }
 
 fn refuse_repeated(items: &[BackupItem]) -> Result<(), Failed> {
@@ -113,5 +159,111 @@ fn report(
     *taken += 1;
     if is_first {
         *first = Some(snapshot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use holdfast_engine::{Depth, EngineError, Reclaimed};
+    use holdfast_protocol::work::Source;
+    use jiff::Timestamp;
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    /// A repository whose program expires the oldest snapshot with every new one.
+    struct Expiring(RefCell<Vec<SnapshotInfo>>);
+
+    fn source(path: &str) -> Source {
+        Source {
+            username: "policy".to_owned(),
+            hostname: "ns".to_owned(),
+            path: path.to_owned(),
+        }
+    }
+
+    fn snapshot(id: &str, path: &str) -> SnapshotInfo {
+        SnapshotInfo {
+            id: id.to_owned(),
+            source: SourceIdentity {
+                username: "policy".to_owned(),
+                hostname: "ns".to_owned(),
+                path: path.to_owned(),
+            },
+            start: Timestamp::UNIX_EPOCH,
+            end: None,
+            cluster: None,
+            snapshot_uid: None,
+            tags: BTreeMap::new(),
+            sizes: None,
+        }
+    }
+
+    impl Repository for Expiring {
+        fn unique_id(&self) -> &str {
+            "unique"
+        }
+
+        fn list(&self) -> Result<Listing, EngineError> {
+            Ok(Listing {
+                snapshots: self.0.borrow().clone(),
+                unreadable: Vec::new(),
+            })
+        }
+
+        fn back_up(
+            &mut self,
+            requests: &[BackupRequest],
+            taken: &mut dyn FnMut(usize, &SnapshotInfo),
+        ) -> Result<(), EngineError> {
+            for (number, request) in requests.iter().enumerate() {
+                let new = snapshot(&format!("new-{number}"), &request.source.path);
+                taken(number, &new);
+                let mut all = self.0.borrow_mut();
+                all.remove(0);
+                all.push(new);
+            }
+            Ok(())
+        }
+
+        fn delete(&self, ids: &[String]) -> Result<(), EngineError> {
+            panic!("asked to delete {ids:?}");
+        }
+
+        fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+            panic!("asked to restore {id}");
+        }
+
+        fn check(&self, depth: Depth) -> Result<(), EngineError> {
+            panic!("asked to check {depth:?}");
+        }
+
+        fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+            panic!("asked to reclaim");
+        }
+
+        fn stored_bytes(&self) -> Result<u64, EngineError> {
+            panic!("asked for the size");
+        }
+    }
+
+    #[test]
+    fn snapshots_of_the_same_source_that_vanished_are_named() {
+        let there = [("a", "/other"), ("b", "/data"), ("c", "/data")].map(|(id, path)| snapshot(id, path));
+        let mut repository = Expiring(RefCell::new(there.into()));
+        let item = |uid: &str| BackupItem {
+            uid: uid.to_owned(),
+            read_from: "/".to_owned(),
+            source: source("/data"),
+            tags: BTreeMap::new(),
+        };
+        let Ok(result) = run(&mut repository, "cluster", &[item("one"), item("two")]) else {
+            panic!("a success");
+        };
+        let OperationResult::BackedUp { taken, vanished, .. } = result else {
+            panic!("a backup");
+        };
+        assert_eq!((taken, vanished), (2, vec!["b".to_owned()]));
     }
 }

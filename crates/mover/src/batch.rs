@@ -6,7 +6,7 @@
 //!
 //! **Assumes.** The unique id was checked by the caller; `list` checks that it still holds.
 
-use crate::plan::{self, Plan};
+use crate::plan::{self, Ids, Plan};
 use crate::run::{Failed, failure, failure_of, say};
 use holdfast_engine::{EngineError, ErrorClass, Repository};
 use holdfast_protocol::letters;
@@ -25,21 +25,28 @@ pub(crate) fn run(
     cluster: &str,
     members: &[BatchMember],
     kept: &[Vec<String>],
+    ids: Ids,
 ) -> Result<OperationResult, Failed> {
     let listing = repository.list()?;
-    let plan = plan::plan(members, kept, &listing, cluster);
+    let plan = plan::plan(members, kept, &listing, cluster, ids);
     say(&format!(
         "{} members, {} snapshots to delete",
         members.len(),
         plan.ids.len()
     ));
+    for (number, id) in &plan.healed {
+        let recorded = &members[*number].snapshot_id;
+        say(&format!(
+            "snapshot {recorded} is called {id} as well, or instead: its id was rewritten"
+        ));
+    }
     if !plan.missing.is_empty() {
         say(&missing(&plan));
     }
     let failed = erase(repository, &plan)?;
     let readback = repository.list()?;
-    let ids = failed.keys().cloned().collect();
-    let letters = plan::letters(members, &plan, &ids, &readback);
+    let unsuccessful = failed.keys().cloned().collect();
+    let letters = plan::letters(members, &plan, &unsuccessful, &readback);
     let confirmed = letters.iter().filter(|l| l.confirms()).count();
     say(&format!(
         "read back: {confirmed} of {} members confirmed",
@@ -53,9 +60,10 @@ pub(crate) fn run(
         members
             .iter()
             .zip(&letters)
-            .filter(|(_, l)| **l == letters::Letter::Failed)
+            .enumerate()
+            .filter(|(_, (_, l))| **l == letters::Letter::Failed)
     };
-    let Some((first, _)) = unsuccessful().next() else {
+    let Some((number, (first, _))) = unsuccessful().next() else {
         if letters.contains(&letters::Letter::Unjustified) {
             return Err(Failed {
                 failure: failure(FailureClass::OperationFailed, missing(&plan)),
@@ -65,7 +73,8 @@ pub(crate) fn run(
         return Ok(result);
     };
     // The class is that of the first: a volume mounted read-only is the repository's trouble, not the members'.
-    let why = failed.get(&first.snapshot_id).map_or_else(
+    let healed = plan.healed.get(&number).and_then(|id| failed.get(id));
+    let why = failed.get(&first.snapshot_id).or(healed).map_or_else(
         || {
             let why = "its record, or that of a snapshot that was kept instead of it, cannot be read";
             failure(FailureClass::OperationFailed, why)

@@ -39,6 +39,7 @@ Environment (for tests and other runtimes; the defaults are those of the Jobs):
   HOLDFAST_TOKEN_PATH                 token for posting listings (/var/run/secrets/holdfast/token)
   HOLDFAST_TERMINATION_PATH           where the outcome is written (/dev/termination-log)
   HOLDFAST_RESULTS_PATIENCE_SECONDS   how long one chunk of a listing is offered before giving up (60)
+  KOPIA_BIN                           the kopia program (the one in PATH)
 ";
 
 /// The program: reads what to do from where a Job mounts it, and answers with its exit code.

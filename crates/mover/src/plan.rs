@@ -3,7 +3,9 @@
 //! **Promises.** Only a snapshot that is listed, readable, of the member's source and start time, and not of
 //! another cluster is ever named for deletion; two members on one snapshot name it once. What retention pruned is
 //! named only if every snapshot that it kept instead is in the same listing (`docs/design.md` 3.7). A member is
-//! confirmed only by a second listing that does not have its snapshot.
+//! confirmed only by a second listing that does not have its snapshot. Where ids may change (Kopia rewrites one
+//! when a snapshot is pinned), a stale id is healed to the one snapshot that is of the same source, start and
+//! object; two candidates heal nothing, and a path alone never does.
 //!
 //! **Assumes.** Both listings are complete and of the recorded repository. A start time is compared to the second,
 //! because that is what a Kubernetes time holds.
@@ -11,7 +13,7 @@
 use holdfast_engine::{Listing, SnapshotInfo};
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::work::BatchMember;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is to become of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,20 +33,51 @@ pub(crate) struct Plan {
     pub(crate) fates: Vec<Fate>,
     /// Ids to delete, each once, in the order of the first member that named it.
     pub(crate) ids: Vec<String>,
+    /// Ids beyond the recorded ones, by member: what its snapshot is called now, or is called too. In `ids` as well.
+    pub(crate) healed: BTreeMap<usize, String>,
     /// Kept ids that are not in the listing, of the groups that members point to, each once, in their order.
     pub(crate) missing: Vec<String>,
 }
 
+/// Whether a repository may rename a snapshot (`Engine::ids_may_change`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// An id is for ever.
+    Fixed,
+    /// It may be rewritten.
+    MayChange,
+}
+
 /// Judges every member against the first listing.
-pub(crate) fn plan(members: &[BatchMember], kept: &[Vec<String>], listing: &Listing, cluster: &str) -> Plan {
+pub(crate) fn plan(
+    members: &[BatchMember],
+    kept: &[Vec<String>],
+    listing: &Listing,
+    cluster: &str,
+    ids: Ids,
+) -> Plan {
     let groups: Vec<Group<'_>> = kept.iter().map(|ids| Group::new(ids, listing)).collect();
-    let fates: Vec<Fate> = members
-        .iter()
-        .map(|m| match fate(m, listing, cluster) {
-            Fate::Delete => justified(m, &groups),
-            decided @ (Fate::AlreadyGone | Fate::Keep(_)) => decided,
-        })
-        .collect();
+    let recorded: BTreeSet<&str> = members.iter().map(|m| m.snapshot_id.as_str()).collect();
+    let mut healed = BTreeMap::new();
+    let mut fates = Vec::new();
+    for (number, member) in members.iter().enumerate() {
+        let decided = fate(member, listing, cluster);
+        let other = match (ids, decided) {
+            (Ids::MayChange, Fate::Delete | Fate::AlreadyGone) => {
+                other_id(member, listing, cluster, &recorded)
+            }
+            (Ids::MayChange, Fate::Keep(_)) | (Ids::Fixed, _) => None,
+        };
+        let decided = if other.is_some() { Fate::Delete } else { decided };
+        let decided = match decided {
+            Fate::Delete => justified(member, &groups),
+            Fate::AlreadyGone | Fate::Keep(_) => decided,
+        };
+        if let Some(id) = other.filter(|_| decided == Fate::Delete) {
+            healed.insert(number, id.to_owned());
+        }
+        fates.push(decided);
+    }
     let mut told = BTreeSet::new();
     let missing = members
         .iter()
@@ -56,13 +89,62 @@ pub(crate) fn plan(members: &[BatchMember], kept: &[Vec<String>], listing: &List
         .map(|id| (*id).to_owned())
         .collect();
     let mut seen = BTreeSet::new();
-    let ids = members
+    let mut named = Vec::new();
+    for (number, member) in members
         .iter()
-        .zip(&fates)
-        .filter(|(member, fate)| **fate == Fate::Delete && seen.insert(&member.snapshot_id))
-        .map(|(member, _)| member.snapshot_id.clone())
-        .collect();
-    Plan { fates, ids, missing }
+        .enumerate()
+        .filter(|(n, _)| fates[*n] == Fate::Delete)
+    {
+        let recorded = Some(&member.snapshot_id).filter(|id| listing.contains(id));
+        for id in recorded.into_iter().chain(healed.get(&number)) {
+            if seen.insert(id.clone()) {
+                named.push(id.clone());
+            }
+        }
+    }
+    Plan {
+        fates,
+        ids: named,
+        healed,
+        missing,
+    }
+}
+
+/// What the member's snapshot is called beside, or instead of, its recorded id: the one listed snapshot with the
+/// same source and start that is recorded by no other member and carries no other object's tag. The start is that
+/// of the recorded snapshot if it is there, else the member's; one that holds whole seconds only is too coarse to
+/// tell two runs apart, so the tag has to be the member's own.
+fn other_id<'a>(
+    member: &BatchMember,
+    listing: &'a Listing,
+    cluster: &str,
+    recorded: &BTreeSet<&str>,
+) -> Option<&'a str> {
+    let found = listing.find(&member.snapshot_id);
+    let start = found.map(|s| s.start).or(member.start_time)?;
+    let coarse = found.is_none() && start.subsec_nanosecond() == 0;
+    let source = &member.source;
+    let same = |s: &&SnapshotInfo| {
+        let theirs = &s.source;
+        let of_the_source = source.username == theirs.username
+            && source.hostname == theirs.hostname
+            && source.path == theirs.path;
+        let of_the_run = if coarse {
+            s.start.as_second() == start.as_second() && s.snapshot_uid.as_deref() == Some(&member.uid)
+        } else {
+            s.start == start && s.snapshot_uid.as_deref().is_none_or(|uid| uid == member.uid)
+        };
+        let of_the_cluster = s.cluster.as_deref().is_none_or(|tagged| tagged == cluster);
+        of_the_source && of_the_run && of_the_cluster
+    };
+    let mut candidates = listing
+        .snapshots
+        .iter()
+        .filter(|s| s.id != member.snapshot_id)
+        .filter(same);
+    let only = candidates.next()?;
+    let unique = candidates.next().is_none();
+    (unique && !recorded.contains(only.id.as_str())).then_some(only.id.as_str())
 }
 
 /// What retention kept, as the listing has it.
@@ -151,21 +233,24 @@ pub(crate) fn letters(
     failed: &BTreeSet<String>,
     readback: &Listing,
 ) -> Vec<Letter> {
-    let judge = |member: &BatchMember, fate: Fate| {
-        let there = readback.contains(&member.snapshot_id);
+    let judge = |number: usize, member: &BatchMember, fate: Fate| {
+        let healed = plan.healed.get(&number);
+        let mut called = [&member.snapshot_id].into_iter().chain(healed);
+        let there = called.clone().any(|id| readback.contains(id));
         match fate {
             Fate::Keep(letter) => letter,
             Fate::AlreadyGone if there => Letter::StillThere,
             Fate::AlreadyGone => Letter::Absent,
             Fate::Delete if !there => Letter::Deleted,
-            Fate::Delete if failed.contains(&member.snapshot_id) => Letter::Failed,
+            Fate::Delete if called.any(|id| failed.contains(id)) => Letter::Failed,
             Fate::Delete => Letter::StillThere,
         }
     };
     members
         .iter()
         .zip(&plan.fates)
-        .map(|(member, fate)| judge(member, *fate))
+        .enumerate()
+        .map(|(number, (member, fate))| judge(number, member, *fate))
         .collect()
 }
 

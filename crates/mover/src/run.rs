@@ -4,7 +4,9 @@
 //! operation first proves that the repository is the recorded one. The password appears in no text.
 
 use crate::places::Places;
+use crate::plan::Ids;
 use crate::{backup, batch, list};
+use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
 use holdfast_protocol::letters::{self, Letter};
@@ -99,9 +101,7 @@ fn outcome(done: Result<OperationResult, Failed>, unique_id: Option<String>) -> 
 fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<OperationResult, Failed> {
     let document = read_document(&places.work)?;
     let password = read_password(&places.secrets, &document.repository.password_key)?;
-    let engine: &dyn Engine = match document.repository.engine {
-        EngineKind::Restic => &Restic,
-    };
+    let engine = engine(document.repository.engine);
     let at = Path::new(&document.repository.path);
     say(&format!(
         "holdfast-mover {}: opening {}",
@@ -117,6 +117,13 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
         Err(error) => return Err(error.into()),
     };
     carry_out(repository.as_mut(), &document, created, places, unique_id)
+}
+
+fn engine(kind: EngineKind) -> Box<dyn Engine> {
+    match kind {
+        EngineKind::Kopia => Box::new(Kopia::default()),
+        EngineKind::Restic => Box::new(Restic),
+    }
 }
 
 /// The same on a repository that is open already.
@@ -148,7 +155,14 @@ fn carry_out(
             Ok(OperationResult::Bootstrapped { created, snapshots })
         }
         Operation::Backup { items } => backup::run(repository, &document.cluster, items),
-        Operation::DeleteBatch { members, kept } => batch::run(repository, &document.cluster, members, kept),
+        Operation::DeleteBatch { members, kept } => {
+            let ids = if engine(document.repository.engine).ids_may_change() {
+                Ids::MayChange
+            } else {
+                Ids::Fixed
+            };
+            batch::run(repository, &document.cluster, members, kept, ids)
+        }
         Operation::List {} => list::run(repository, document.results.as_ref(), places),
     }
 }

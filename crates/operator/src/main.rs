@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Parser;
+use holdfast_operator::account::gate::{self, Gate};
 use holdfast_operator::account::settings::AccountSettings;
 use holdfast_operator::account::{self, Account};
 use holdfast_operator::context::{Context, Endpoint, Gates, Queues};
@@ -32,6 +33,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Name of the Service without selector that movers call.
 const SERVICE: &str = "holdfast";
+/// How long a leader that ends waits until what it admitted is in the ledger.
+const HAND_OVER: Duration = Duration::from_secs(8);
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
@@ -42,7 +45,9 @@ async fn main() -> anyhow::Result<()> {
         .map_err(|_| {
             anyhow::anyhow!("another TLS provider was installed before ours; this is a bug in Holdfast")
         })?;
-    let end = shutdown::on_signal().context("signals cannot be received")?;
+    let told_to_end = shutdown::on_signal().context("signals cannot be received")?;
+    // Cancelled later than that: what was admitted is handed over first.
+    let end = CancellationToken::new();
     let client = Client::try_default()
         .await
         .context("no access to a Kubernetes API server: run inside a cluster, or set KUBECONFIG")?;
@@ -81,7 +86,21 @@ async fn main() -> anyhow::Result<()> {
         leadership,
         abdicate.clone(),
     ));
-    serve(&ctx, &end)?;
+    let account = ctx.settings.quota.is_on().then(|| {
+        Account::new(
+            client.clone(),
+            AccountSettings::of(&ctx.settings),
+            ctx.clock.clone(),
+            ctx.leadership.clone(),
+            ctx.events.clone(),
+            Arc::clone(&ctx.metrics),
+        )
+    });
+    let gate = account
+        .as_ref()
+        .filter(|_| ctx.settings.quota.enforcement)
+        .map(|account| open_gate(&ctx, account, &end));
+    serve(&ctx, gate.as_ref(), &end)?;
     tokio::spawn(foreign::run(
         client.clone(),
         ctx.foreign.clone(),
@@ -104,25 +123,21 @@ async fn main() -> anyhow::Result<()> {
         &ctx.foreign,
     );
     let mut workers = protect::start(&ctx, &end);
-    if ctx.settings.quota.is_on() {
-        let (settings, events) = (AccountSettings::of(&ctx.settings), ctx.events.clone());
-        let account = Account::new(
-            client.clone(),
-            settings,
-            ctx.clock.clone(),
-            ctx.leadership.clone(),
-            events,
-            Arc::clone(&ctx.metrics),
-        );
+    if let Some(account) = &account {
         // Its workers end with the others; the set is kept until they have.
-        let mut of_account = account::start(&account, &end);
+        let mut of_account = account::start(account, &end);
         workers.spawn(async move { while of_account.join_next().await.is_some() {} });
     }
     let broken = tokio::select! {
-        () = end.cancelled() => None,
+        () = told_to_end.cancelled() => None,
         // Without one of them the world would grow old and nobody would notice: begin anew.
         ended = watches.join_next() => Some(ended),
     };
+    if let Some(gate) = &gate
+        && !gate.close(HAND_OVER).await
+    {
+        ctx.leadership.keep_lease();
+    }
     end.cancel();
     if tokio::time::timeout(Duration::from_secs(10), async {
         while workers.join_next().await.is_some() {}
@@ -206,8 +221,34 @@ async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
     }
 }
 
+/// The gate, and what goes on beside its answers.
+fn open_gate(ctx: &Arc<Context>, account: &Arc<Account>, end: &CancellationToken) -> Arc<Gate> {
+    let (plans, refusals) = gate::Plans::new();
+    let gate = Gate::new(
+        Arc::<Account>::clone(account),
+        Arc::new(gate::KubeNames(ctx.client.clone())),
+        ctx.leadership.clone(),
+        Arc::<Metrics>::clone(&ctx.metrics),
+        plans,
+    );
+    tokio::spawn(gate::take_over(
+        Arc::clone(&gate),
+        ctx.client.clone(),
+        end.clone(),
+    ));
+    tokio::spawn(gate::tell_plans(
+        Arc::clone(&gate),
+        refusals,
+        ctx.client.clone(),
+        ctx.events.clone(),
+        ctx.settings.quota.touch_plans,
+        end.clone(),
+    ));
+    gate
+}
+
 /// Starts the HTTPS server, the plain one, the certificates and the EndpointSlice.
-fn serve(ctx: &Arc<Context>, end: &CancellationToken) -> anyhow::Result<()> {
+fn serve(ctx: &Arc<Context>, gate: Option<&Arc<Gate>>, end: &CancellationToken) -> anyhow::Result<()> {
     let namespace = ctx.settings.namespace.clone();
     let certs = Certs::default();
     tokio::spawn(certs::run(
@@ -240,15 +281,20 @@ fn serve(ctx: &Arc<Context>, end: &CancellationToken) -> anyhow::Result<()> {
     );
     tokio::spawn(server::serve_plain(plain, router, end.clone()));
     let https = server::bind(addresses.https_addr).context("the HTTPS port cannot be opened")?;
-    let (results, leadership, until, served) = (
-        ctx.results.clone(),
-        ctx.leadership.clone(),
-        end.clone(),
-        certs.clone(),
-    );
+    let mut router = ctx.results.router();
+    if let Some(gate) = gate {
+        router = router.merge(gate.router());
+        tokio::spawn(gate::publish_bundle(
+            ctx.client.clone(),
+            certs.clone(),
+            ctx.leadership.clone(),
+            end.clone(),
+        ));
+    }
+    let (leadership, until, served) = (ctx.leadership.clone(), end.clone(), certs.clone());
     tokio::spawn(async move {
         let tls = served.ready().await;
-        if let Err(error) = server::serve_https(https, tls, results.router(), leadership, until).await {
+        if let Err(error) = server::serve_https(https, tls, router, leadership, until).await {
             tracing::error!(%error, "the HTTPS server ended; movers cannot post listings");
         }
     });

@@ -79,6 +79,11 @@ pub enum OperationResult {
         /// The first (a Snapshot's own Job has exactly one).
         #[serde(skip_serializing_if = "Option::is_none")]
         first: Option<TakenSnapshot>,
+        /// Snapshots of the same sources that were there before the run and not after it, cut by
+        /// [`crate::work::cut`], at most [`MISSING_LIMIT`]. The run deletes nothing, so others did: a program of
+        /// somebody's, or retention that the repository itself applies.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        vanished: Vec<String>,
     },
     /// A listing was posted: complete only if the operator assembled exactly this.
     Listed {
@@ -114,8 +119,9 @@ pub struct TakenSnapshot {
     pub end_time: Timestamp,
     /// Logical size of the source in bytes.
     pub size_bytes: u64,
-    /// Bytes the repository grew by.
-    pub bytes_new: u64,
+    /// Bytes the repository grew by, when the engine can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_new: Option<u64>,
     /// Files not in the parent snapshot.
     pub files_new: u64,
     /// Files changed since the parent.

@@ -44,6 +44,8 @@ pub struct RepositoryAccess {
 /// Engines a mover may be asked to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineKind {
+    /// The kopia program, which ships in the mover image.
+    Kopia,
     /// rustic_core, in process, restic's repository format.
     Restic,
 }

@@ -1,11 +1,13 @@
 //! Checks of the checkout that no compiler makes. Each can fail, and has a test with a bad sample.
 
+mod cases;
 mod examples;
 mod links;
 mod purity;
 
 use std::process::Command;
 
+pub use self::cases::every_case_has_a_test;
 pub use self::examples::examples_are_accepted;
 pub use self::links::links_lead_somewhere;
 pub use self::purity::{api_has_no_client, core_is_pure};
@@ -26,5 +28,6 @@ mod tests {
         api_has_no_client(&workspace).expect("api");
         assert!(examples_are_accepted(&workspace).expect("examples") >= 4);
         links_lead_somewhere(&workspace).expect("links");
+        every_case_has_a_test(&workspace).expect("cases");
     }
 }

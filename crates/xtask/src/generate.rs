@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::paths;
 use crate::progress::say;
+use crate::{mutants, paths};
 
 /// Arguments of `cargo xtask generate`.
 #[derive(Debug, clap::Args)]
@@ -101,6 +101,10 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(reasons::page());
     files.push(rules::page());
     files.push(account::page());
+    files.push(Generated {
+        path: "docs/reference/mutants.md".into(),
+        content: format!("{MARKDOWN_HEAD}{}", mutants::page(workspace)?),
+    });
     Ok(files)
 }
 
@@ -143,7 +147,9 @@ mod tests {
         for input in [
             "charts/holdfast/values.yaml",
             "charts/holdfast/values.schema.json",
+            "dev/mutants.json",
         ] {
+            fs::create_dir_all(to.join(input).parent().expect("a folder")).expect("made");
             fs::copy(workspace.join(input), to.join(input)).expect("copied");
         }
     }

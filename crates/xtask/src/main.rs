@@ -10,6 +10,7 @@ mod demo;
 mod deploy;
 mod generate;
 mod image;
+mod mutants;
 mod paths;
 mod progress;
 mod sh;
@@ -39,6 +40,8 @@ enum Command {
     Demo(demo::Args),
     /// Writes the definitions, the chart's README and the reference pages from the source.
     Generate(generate::Args),
+    /// How much of the deletion rules the tests notice when it is changed; takes long, and is not part of `test`.
+    Mutants(mutants::Args),
     /// Everything that is checked before a change goes in.
     Test(test::Args),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Deploy(args) => deploy::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         // Its own exit code, so that its last line is the last line.
         Command::Test(args) => match test::run(&args) {
             Ok(code) => return code,

@@ -657,3 +657,19 @@ fn the_stricter_of_snapshot_and_schedule_is_the_cascade() {
         }
     }
 }
+
+#[test]
+fn an_origin_is_read_by_its_word() {
+    for (word, origin) in [
+        ("scheduled", Origin::Scheduled),
+        ("manual", Origin::Manual),
+        ("discovered", Origin::Discovered),
+        ("adopted", Origin::Adopted),
+        ("replicated", Origin::Replicated),
+        ("Scheduled", Origin::Unreadable),
+        ("", Origin::Unreadable),
+    ] {
+        assert_eq!(Origin::parse(Some(word)), Some(origin), "{word}");
+    }
+    assert_eq!(Origin::parse(None), None);
+}

@@ -3,8 +3,8 @@
 //! **Promises.** What [`snapshot_file`] writes, [`info`] reads back equal: identity, time, tags.
 
 use crate::{
-    BackupRequest, EngineError, ErrorClass, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_PREFIX,
-    TAG_SNAPSHOT,
+    BackupRequest, EngineError, ErrorClass, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_SNAPSHOT,
+    request,
 };
 use jiff::{Timestamp, tz::TimeZone};
 use rustic_core::repofile::SnapshotFile;
@@ -12,7 +12,6 @@ use rustic_core::{RusticError, SnapshotOptions};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
-use std::path::{Component, Path};
 
 /// rustic's error as one line, without its own words for the kind of error.
 pub(super) fn reason(error: &RusticError) -> String {
@@ -54,41 +53,13 @@ pub(super) fn failed(what: &str, error: &RusticError) -> EngineError {
 
 /// The record of a snapshot about to be taken.
 pub(super) fn snapshot_file(request: &BackupRequest, start: Timestamp) -> Result<SnapshotFile, EngineError> {
-    let refused = |why: String| {
-        EngineError::new(
-            ErrorClass::Failed,
-            format!("the snapshot for {} cannot be recorded", request.snapshot_uid),
-            why,
-            "Correct the policy's identity or tags",
-        )
-    };
-    let path = Path::new(&request.source.path);
-    let plain = path.components().all(|c| match c {
-        Component::RootDir | Component::Normal(_) => true,
-        Component::CurDir | Component::ParentDir | Component::Prefix(_) => false,
-    });
-    let spelled: std::path::PathBuf = path.components().collect();
-    if !plain || !path.is_absolute() || spelled.as_os_str() != path.as_os_str() {
-        let shown = &request.source.path;
-        return Err(refused(format!(
-            "the source path `{shown}` is not absolute and plain"
-        )));
-    }
-    if let Some(tag) = request
-        .tags
-        .keys()
-        .find(|k| k.starts_with(TAG_PREFIX) || k.contains('='))
-    {
-        return Err(refused(format!(
-            "the tag `{tag}` begins with `{TAG_PREFIX}` or contains `=`"
-        )));
-    }
+    request::check(request, '=')?;
     let mut snapshot = SnapshotOptions::default()
         .host(Some(request.source.hostname.clone()))
         .time(Some(start.to_zoned(TimeZone::UTC)))
         .command(Some("holdfast-mover".to_owned()))
         .to_snapshot()
-        .map_err(|e| refused(reason(&e)))?;
+        .map_err(|e| request::refused(request, reason(&e)))?;
     snapshot.username.clone_from(&request.source.username);
     snapshot.tags.add(format!("{TAG_CLUSTER}={}", request.cluster));
     snapshot
@@ -130,7 +101,7 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
         tags,
         sizes: file.summary.as_ref().map(|s| Sizes {
             size_bytes: s.total_bytes_processed,
-            bytes_new: s.data_added_packed,
+            bytes_new: Some(s.data_added_packed),
             files_new: s.files_new,
             files_modified: s.files_changed,
             files_unchanged: s.files_unmodified,

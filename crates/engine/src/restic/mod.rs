@@ -7,11 +7,15 @@
 //! are only marked (rustic frees them a day later).
 
 mod backend;
+mod care;
 mod convert;
 mod faults;
 mod place;
 
-use crate::{BackupRequest, Engine, EngineError, ErrorClass, Listing, Password, Repository, SnapshotInfo};
+use crate::{
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Password, Reclaimed, Repository,
+    SnapshotInfo,
+};
 use backend::StrictLocal;
 use convert::failed;
 use faults::{Faults, WatchedSource};
@@ -26,7 +30,7 @@ use rustic_core::{
 };
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +74,10 @@ impl Engine for Restic {
         false
     }
 
+    fn ids_may_change(&self) -> bool {
+        false
+    }
+
     fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be opened";
         guarded(WHAT, || {
@@ -106,38 +114,17 @@ impl Engine for Restic {
             let opened = closed(backend)
                 .and_then(|r| r.open(&credentials))
                 .map_err(|e| open_failed(WHAT, &e))?;
-            Ok(connection(at, opened, faults))
+            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            Ok(opened)
         })
     }
 
     fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be created";
-        let unwritable = |cause: std::io::Error| {
-            EngineError::new(
-                ErrorClass::Unreachable,
-                WHAT,
-                cause,
-                "Check that the volume is mounted and writable for the mover's user",
-            )
-        };
         guarded(WHAT, || {
             // Judged before anything is written, and again under the lock.
             place::look(at)?;
-            fs::create_dir_all(at).map_err(unwritable)?;
-            let lock = File::open(at).map_err(unwritable)?;
-            match lock.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(EngineError::new(
-                        ErrorClass::Failed,
-                        WHAT,
-                        "another process is creating one in the same directory",
-                        "Wait for it and connect",
-                    ));
-                }
-                // A file system without locks; the config file, written last, still decides.
-                Err(TryLockError::Error(_)) => {}
-            }
+            let _lock = crate::lock::creation(WHAT, at)?;
             place::prepare(at)?;
             let faults = Arc::new(Faults::default());
             let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;
@@ -145,7 +132,8 @@ impl Engine for Restic {
             let opened = closed(backend)
                 .and_then(|r| r.init(&credentials, &KeyOptions::default(), &ConfigOptions::default()))
                 .map_err(|e| failed(WHAT, &e))?;
-            Ok(connection(at, opened, faults))
+            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            Ok(opened)
         })
     }
 }
@@ -168,17 +156,38 @@ fn open_failed(what: &str, error: &rustic_core::RusticError) -> EngineError {
     failed(what, error)
 }
 
-fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Box<dyn Repository> {
-    Box::new(Connection {
+fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Connection {
+    Connection {
         root: at.to_owned(),
         unique_id: opened.config().id.to_hex().as_str().to_owned(),
         opened,
         faults,
-    })
+    }
+}
+
+#[cfg(test)]
+fn connection_for_tests(at: &Path, password: &Password) -> Connection {
+    let faults = Arc::new(Faults::default());
+    let opened = StrictLocal::new(at, Arc::clone(&faults))
+        .and_then(closed)
+        .and_then(|repository| repository.open(&Credentials::password(password.expose())));
+    match opened {
+        Ok(opened) => connection(at, opened, faults),
+        Err(error) => panic!("{}", convert::reason(&error)),
+    }
 }
 
 fn hex(id: SnapshotId) -> String {
     id.to_hex().as_str().to_owned()
+}
+
+fn whole(what: &str, id: &str) -> Result<SnapshotId, EngineError> {
+    let parsed: Result<Id, _> = id.parse();
+    parsed.map(SnapshotId::from).map_err(|_| {
+        let why = format!("`{id}` is not a whole snapshot id");
+        let next = "Name snapshots by the 64 digits of their id";
+        EngineError::new(ErrorClass::Failed, what, why, next)
+    })
 }
 
 impl Connection {
@@ -355,16 +364,7 @@ impl Repository for Connection {
         const WHAT: &str = "the snapshots cannot be deleted";
         let mut parsed = BTreeSet::new();
         for id in ids {
-            let whole: Id = id.parse().map_err(|_| {
-                let why = format!("`{id}` is not a whole snapshot id");
-                EngineError::new(
-                    ErrorClass::Failed,
-                    WHAT,
-                    why,
-                    "Name snapshots by the 64 digits of their id",
-                )
-            })?;
-            parsed.insert(SnapshotId::from(whole));
+            parsed.insert(whole(WHAT, id)?);
         }
         let parsed: Vec<SnapshotId> = parsed.into_iter().collect();
         guarded(WHAT, || {
@@ -380,5 +380,26 @@ impl Repository for Connection {
                 )
             })
         })
+    }
+
+    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be restored";
+        let id = whole(WHAT, id)?;
+        guarded(WHAT, || self.restore_to(id, to))
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        guarded("the repository cannot be checked", || self.check_all(depth))
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        const WHAT: &str = "space cannot be reclaimed";
+        self.prove_identity(WHAT)?;
+        guarded(WHAT, || self.reclaim_now().map_err(|e| failed(WHAT, &e)))
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        const WHAT: &str = "the repository's size cannot be read";
+        guarded(WHAT, || self.pack_bytes().map_err(|e| failed(WHAT, &e)))
     }
 }

@@ -1,13 +1,14 @@
 //! Batches against repositories that fail in every way we know of.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use holdfast_engine::{BackupRequest, Listing, SnapshotInfo, SourceIdentity};
+use holdfast_engine::{BackupRequest, Depth, Listing, Reclaimed, SnapshotInfo, SourceIdentity};
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::work::Source;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What `delete` does with a call.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +109,22 @@ impl Repository for Fake {
         Err(broken("no backups here"))
     }
 
+    fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+        panic!("asked to restore {id}");
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        panic!("asked to check {depth:?}");
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        panic!("asked to reclaim");
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        panic!("asked for the size");
+    }
+
     fn delete(&self, ids: &[String]) -> Result<(), EngineError> {
         self.calls.borrow_mut().push(ids.to_vec());
         let poisonous = |id: &String| self.poison.contains(id);
@@ -160,7 +177,7 @@ fn members(count: usize) -> Vec<BatchMember> {
 
 /// The letters, and the message if there is one.
 fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>) {
-    let (result, message) = match run(fake, "cluster", &members(count), &[]) {
+    let (result, message) = match run(fake, "cluster", &members(count), &[], Ids::Fixed) {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure.message)),
     };

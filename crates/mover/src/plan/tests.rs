@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
+mod heal;
+
 const CLUSTER: &str = "this-cluster";
 
 fn member(id: &str) -> BatchMember {
@@ -48,6 +50,11 @@ fn listing(ids: &[&str]) -> Listing {
     }
 }
 
+/// Where ids are for ever; `heal` has the rest.
+fn plan(members: &[BatchMember], kept: &[Vec<String>], listing: &Listing, cluster: &str) -> Plan {
+    super::plan(members, kept, listing, cluster, Ids::Fixed)
+}
+
 fn ids(plan: &Plan) -> Vec<&str> {
     plan.ids.iter().map(String::as_str).collect()
 }
@@ -75,8 +82,8 @@ fn case_83_one_id_serves_two_members() {
     assert_eq!(letters, [Letter::Deleted, Letter::Deleted]);
 }
 
-/// Case 84 says that a stale id would be healed to a unique live match. Restic's ids never go stale, and the
-/// batch is given exact ids: nothing but the id itself is ever deleted.
+/// Case 84 says that a stale id is healed to a unique live match. Restic's ids never go stale: nothing but the id
+/// itself is ever deleted there.
 #[test]
 fn case_84_nothing_is_deleted_under_another_id() {
     let members = [member("stale")];

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, missing_docs)]
 
 mod batch_of_200;
+mod kopia;
 mod listing;
 mod operations;
 mod support;

@@ -163,11 +163,15 @@ fn backups_are_reported_one_line_each() {
     let first = Some(taken[0].clone());
     assert_eq!(
         run.outcome().result,
-        OperationResult::BackedUp { taken: 3, first }
+        OperationResult::BackedUp {
+            taken: 3,
+            first,
+            vanished: Vec::new()
+        }
     );
     assert_eq!(taken[0].size_bytes, 1500);
-    assert!(taken[0].bytes_new > 0 && taken[0].files_new == 2);
-    assert_eq!((taken[1].bytes_new, taken[1].files_unchanged), (0, 2));
+    assert!(taken[0].bytes_new > Some(0) && taken[0].files_new == 2);
+    assert_eq!((taken[1].bytes_new, taken[1].files_unchanged), (Some(0), 2));
     let mut ids: Vec<_> = taken.into_iter().map(|t| t.snapshot_id).collect();
     ids.sort();
     assert_eq!(bench.ids(), ids);

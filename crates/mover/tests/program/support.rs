@@ -17,6 +17,7 @@ pub const CLUSTER: &str = "0c9e7f3a-cluster";
 pub struct Bench {
     pub dir: TempDir,
     pub unique_id: Option<String>,
+    pub engine: EngineKind,
 }
 
 /// How a run ended.
@@ -66,12 +67,22 @@ impl Bench {
         fs::create_dir(root.join("secret")).unwrap();
         fs::write(root.join("secret/KOPIA_PASSWORD"), format!("{PASSWORD}\n")).unwrap();
         fs::write(root.join("token"), "secret-token\n").unwrap();
-        Self { dir, unique_id: None }
+        Self {
+            dir,
+            unique_id: None,
+            engine: EngineKind::Restic,
+        }
     }
 
     /// With a repository whose id is recorded.
     pub fn new() -> Self {
+        Self::with(EngineKind::Restic)
+    }
+
+    /// The same with this engine.
+    pub fn with(engine: EngineKind) -> Self {
         let mut bench = Self::empty();
+        bench.engine = engine;
         let run = bench.run(Operation::Bootstrap { create: true });
         assert_eq!(run.code, Some(0), "{}", run.message);
         bench.unique_id.clone_from(&run.outcome().unique_id);
@@ -88,7 +99,7 @@ impl Bench {
             version: holdfast_protocol::VERSION,
             cluster: CLUSTER.to_owned(),
             repository: RepositoryAccess {
-                engine: EngineKind::Restic,
+                engine: self.engine,
                 path: self.path("repository").to_str().unwrap().to_owned(),
                 password_key: "KOPIA_PASSWORD".to_owned(),
                 unique_id: self.unique_id.clone(),

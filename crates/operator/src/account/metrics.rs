@@ -11,7 +11,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByNamespace {
@@ -69,6 +71,21 @@ pub struct QuotaMetrics {
     rebuilt: Counter,
     restored: Counter,
     bad_declarations: Gauge,
+    answers: Family<ByReason, Counter>,
+    answer_seconds: AnswerSeconds,
+    reservations: Gauge,
+}
+
+/// How long the gate took for an answer, inside the operator.
+#[derive(Debug)]
+struct AnswerSeconds(Histogram);
+
+impl Default for AnswerSeconds {
+    fn default() -> Self {
+        Self(Histogram::new([
+            0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.01, 0.1, 1.0,
+        ]))
+    }
 }
 
 /// The smallest limits of a namespace's quotas.
@@ -186,6 +203,32 @@ impl QuotaMetrics {
             "Strategies whose declaration of capabilities cannot be read",
             self.bad_declarations.clone(),
         );
+        r.register(
+            "cozystack_backup_quota_admissions",
+            "Answers of the gate, by the decision's one word",
+            self.answers.clone(),
+        );
+        r.register(
+            "cozystack_backup_quota_admission_seconds",
+            "How long an answer of the gate took inside the operator",
+            self.answer_seconds.0.clone(),
+        );
+        r.register(
+            "cozystack_backup_quota_reservations",
+            "BackupJobs that were admitted and have no record yet",
+            self.reservations.clone(),
+        );
+    }
+
+    /// The gate answered.
+    pub fn answered(&self, reason: &'static str, took: Duration) {
+        self.answers.get_or_create(&ByReason { reason }).inc();
+        self.answer_seconds.0.observe(took.as_secs_f64());
+    }
+
+    /// How many BackupJobs are reserved.
+    pub fn reserved(&self, reservations: usize) {
+        self.reservations.set(figure(reservations));
     }
 
     /// What a namespace is charged with and limited to.

@@ -12,6 +12,9 @@ pub struct QuotaArgs {
     /// Refuses BackupJobs above the limits. Needs the accounting.
     #[arg(long = "quota-enforcement", env = "HOLDFAST_QUOTA_ENFORCEMENT", default_value_t = false, action = clap::ArgAction::Set)]
     pub enforcement: bool,
+    /// Touches a Plan whose run was refused when room appears while its tick is still due: one annotation.
+    #[arg(long = "quota-touch-plans", env = "HOLDFAST_QUOTA_TOUCH_PLANS", default_value_t = true, action = clap::ArgAction::Set)]
+    pub touch_plans: bool,
     /// API groups of strategies besides `strategy.backups.cozystack.io`, whose objects may declare what their drivers
     /// do; joined by commas.
     #[arg(

@@ -8,13 +8,15 @@ use crate::reappeared::look_at;
 use crate::server::objects::Objects;
 use crate::story::{Story, snapshot_path};
 use holdfast_engine::{
-    BackupRequest, EngineError, ErrorClass, Listing, Repository, SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, EngineError, ErrorClass, Listing, Reclaimed, Repository, SnapshotInfo,
+    SourceIdentity,
 };
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Repository and engine: deletions are lost by a fixed rule, so that a failure can be repeated.
@@ -87,6 +89,22 @@ impl Repository for Kopia {
             "a test",
             "none",
         ))
+    }
+
+    fn restore(&self, id: &str, _: &Path) -> Result<(), EngineError> {
+        panic!("asked to restore {id}");
+    }
+
+    fn check(&self, depth: Depth) -> Result<(), EngineError> {
+        panic!("asked to check {depth:?}");
+    }
+
+    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        panic!("asked to reclaim");
+    }
+
+    fn stored_bytes(&self) -> Result<u64, EngineError> {
+        panic!("asked for the size");
     }
 
     /// Never an error, whatever is lost.

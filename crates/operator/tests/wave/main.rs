@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod batches;
+mod cases;
 mod catalog;
 mod conformance;
 mod edges;

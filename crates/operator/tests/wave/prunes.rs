@@ -336,3 +336,95 @@ async fn a_policy_that_was_edited_unseen_prunes_nothing() {
     story.retention().await;
     assert_eq!(story.stamped(), 0);
 }
+
+impl Story {
+    /// One that the Kopia operator's retention was deleting when it was replaced: stamped, without a time.
+    fn begun_elsewhere(&self, name: &str, hours_old: i64) {
+        self.snapshot(name, json!({}));
+        self.server.edit(&snapshot_path(name), |s| {
+            let ended = Timestamp::now() - SignedDuration::from_hours(hours_old);
+            s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            s["metadata"]["annotations"] = json!({ BY: "retention" });
+            s["status"]["timing"] = json!({ "endTime": ended.to_string() });
+        });
+    }
+
+    fn annotation(&self, name: &str, key: &str) -> Value {
+        self.server.get(&snapshot_path(name)).unwrap()["metadata"]["annotations"][key].clone()
+    }
+}
+
+/// After an upgrade: what another operator's retention had begun goes on as a prune, however long ago it was deleted.
+#[tokio::test]
+async fn a_prune_that_another_operator_began_is_stamped_anew_and_is_not_held() {
+    let story = Story::new(3);
+    story.kept("new");
+    for name in ["old1", "old2"] {
+        story.begun_elsewhere(name, 50);
+    }
+    // A person's, and one that is newer than what is kept: retention would not have touched it.
+    story.snapshot("by-hand", json!({}));
+    story.begun_elsewhere("newest", 0);
+    story.policy(1, 1);
+    story.server.edit(&policy_path(), |p| {
+        p["status"] = json!({ "retention": { "completedGeneration": 1 } });
+    });
+    story.server.edit(&snapshot_path("new"), |s| {
+        let ended = Timestamp::now() - SignedDuration::from_mins(1);
+        s["status"]["timing"]["endTime"] = json!(ended.to_string());
+    });
+    story.server.edit(&snapshot_path("newest"), |s| {
+        s["status"]["timing"]["endTime"] = json!(Timestamp::now().to_string());
+    });
+    story.retention().await;
+    // What would be kept is the newest, which is being deleted and justifies nothing: so nothing is stamped.
+    assert_eq!(story.annotation("old1", AT), Value::Null);
+    story.server.edit(&policy_path(), |p| {
+        p["spec"]["retention"]["keepLatest"] = json!(2)
+    });
+    story.retention().await;
+    for name in ["old1", "old2"] {
+        assert!(story.annotation(name, AT).is_string());
+        assert_eq!(story.annotation(name, KEPT), "id-new");
+        let snapshot = story.server.get(&snapshot_path(name)).unwrap();
+        assert_eq!(
+            snapshot["status"]["deletion"]["restampedAt"],
+            story.annotation(name, AT)
+        );
+    }
+    assert_eq!(story.annotation("newest", AT), Value::Null);
+    assert_eq!(story.annotation("by-hand", AT), Value::Null);
+    story.pass().await;
+    let (_, job) = story.job().unwrap();
+    let members = &job["metadata"]["annotations"]["kopiur.home-operations.com/delete-members"];
+    // Four are pending and the threshold is three: two of them do not count.
+    assert_eq!(members, "u-by-hand,u-newest,u-old1,u-old2");
+}
+
+#[tokio::test]
+async fn a_held_one_is_not_stamped_anew_and_a_stamp_that_somebody_else_dated_counts_for_nothing() {
+    let story = Story::new(2);
+    story.kept("new");
+    for name in ["old1", "old2"] {
+        story.begun_elsewhere(name, 50);
+    }
+    story.pass().await;
+    let held = story.server.get(&snapshot_path("old1")).unwrap();
+    assert_eq!(story.condition(&held, "DeletionHeld").0, "True");
+    story.policy(1, 1);
+    story.server.edit(&policy_path(), |p| {
+        p["status"] = json!({ "retention": { "completedGeneration": 1 } });
+    });
+    story.retention().await;
+    assert_eq!(story.annotation("old1", AT), Value::Null);
+    // A time beside the stamp without the operator's own note of it.
+    let story = Story::new(2);
+    for name in ["old1", "old2"] {
+        story.begun_elsewhere(name, 50);
+        story.server.edit(&snapshot_path(name), |s| {
+            s["metadata"]["annotations"][AT] = json!(Timestamp::now().to_string());
+        });
+    }
+    story.pass().await;
+    assert!(story.job().is_none());
+}

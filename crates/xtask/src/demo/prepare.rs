@@ -97,7 +97,7 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
         kib as f64 / 1000.0
     ));
 
-    lab.create(objects::secret(&ns, SECRET, "a password for the demo only"))
+    lab.create(objects::secret(&ns, SECRET, objects::PASSWORD))
         .await?;
     let create = Instant::now();
     lab.create(objects::repository(&ns, VAULT, VAULT, SECRET, None))
@@ -137,7 +137,7 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
         let stats = status.stats.clone().unwrap_or_default();
         ensure!(stats.size_bytes > 0, "a Snapshot records no bytes");
         logical += stats.size_bytes;
-        new += stats.bytes_new;
+        new += stats.bytes_new.unwrap_or_default();
         ids.extend(status.snapshot.iter().map(|s| s.kopia_snapshot_id.clone()));
     }
     ensure!(

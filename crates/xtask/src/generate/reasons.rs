@@ -113,7 +113,7 @@ const CONDITIONS: [(&str, &str, &str); 15] = [
     (
         conditions::MASS_DELETION_HELD,
         REPOSITORIES,
-        "A wave of deletions is held. The message carries the command that releases it. It never makes the repository unready.",
+        "A wave of deletions is held: as many as the threshold are pending (ThresholdExceeded), or with those carried out lately as many as slidingWindow.threshold (SlidingWindowExceeded). The message carries the command that releases it. It never makes the repository unready.",
     ),
     (
         conditions::DELETED_SNAPSHOTS_REAPPEARED,

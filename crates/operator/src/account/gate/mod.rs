@@ -19,9 +19,9 @@ pub use live::{KubeNames, NameError, Names};
 pub use plans::{Plans, Refused, run as tell_plans};
 pub use takeover::{Listed, run as take_over};
 
+use super::DIMENSIONS;
 use crate::runtime::leader::Leadership;
-use holdfast_api::names;
-use holdfast_core::quota::Dimensions;
+use crate::runtime::metrics::Metrics;
 use holdfast_core::quota::gate::{
     Decision, InFlight, Knowledge, NameExists, Operation, Quota, Request, decide,
 };
@@ -30,12 +30,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// The quota dimensions of the contract.
-pub const DIMENSIONS: Dimensions<'static> = Dimensions {
-    size: names::QUOTA_SIZE,
-    count: names::QUOTA_COUNT,
-};
 
 /// What is known of a namespace at one moment.
 #[derive(Debug, Clone)]
@@ -78,6 +72,16 @@ pub trait Count: Send + Sync + 'static {
     fn answered(&self, reason: &'static str, took: Duration);
     /// How many reservations there are now.
     fn reserved(&self, reservations: usize);
+}
+
+impl Count for Metrics {
+    fn answered(&self, reason: &'static str, took: Duration) {
+        self.quota.answered(reason, took);
+    }
+
+    fn reserved(&self, reservations: usize) {
+        self.quota.reserved(reservations);
+    }
 }
 
 /// See the module.

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use futures::future::join_all;
+use holdfast_api::names;
 use holdfast_core::quota::gate::{AdmitReason, RefuseReason, in_flight};
 use holdfast_core::quota::{Application, Figures, Ledger};
 use serde_json::{Value, json};

@@ -40,7 +40,8 @@ pub async fn carry_out(
             Err(error) => return Err(error.into()),
         }
     }
-    if !decision.prune.is_empty() && !still_so(ctx, key, facts).await? {
+    let prunes = !decision.prune.is_empty() || !decision.restamp.is_empty();
+    if prunes && !still_so(ctx, key, facts).await? {
         // Edited or deleted since: what it says now counts.
         return Ok(Next::After(Duration::from_secs(1)));
     }
@@ -49,6 +50,13 @@ pub async fn carry_out(
         match prune(ctx, pruned_one).await {
             Ok(()) => pruned += 1,
             // Somebody changed it since it was judged: the next pass judges it again.
+            Err(Error::Conflict) => conflicts = true,
+            Err(error) => return Err(error),
+        }
+    }
+    for begun in &decision.restamp {
+        match restamp(ctx, begun).await {
+            Ok(()) => {}
             Err(Error::Conflict) => conflicts = true,
             Err(error) => return Err(error),
         }
@@ -95,6 +103,26 @@ async fn prune(ctx: &Context, Prune { view, kept }: &Prune) -> Result<(), Error>
         PropagationPolicy::Background,
     )
     .await?;
+    Ok(())
+}
+
+/// Stamps one that is being deleted already: first where only the operator writes, then beside it, with one time.
+async fn restamp(ctx: &Context, Prune { view, kept }: &Prune) -> Result<(), Error> {
+    let key = view.key();
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+    let at = ctx.clock.now().to_string();
+    ctx.leadership.guard()?;
+    let noted = json!({ "deletion": { "restampedAt": at } });
+    let noted = write::patch_status(&api, &key.name, version, noted).await?;
+    let version = noted.metadata.resource_version.unwrap_or_default();
+    let stamp = json!({ "metadata": { "annotations": {
+        names::PRUNED_BY: "retention",
+        names::PRUNED_AT: at,
+        names::PRUNED_KEPT: kept,
+    } } });
+    ctx.leadership.guard()?;
+    write::patch(&api, &key.name, &version, stamp).await?;
     Ok(())
 }
 

@@ -42,6 +42,8 @@ pub struct Decision {
     pub last_success: Option<Timestamp>,
     /// To stamp and delete.
     pub prune: Vec<Prune>,
+    /// Deleting already, by another operator's retention that wrote no time: to stamp anew.
+    pub restamp: Vec<Prune>,
     /// Retention was asked; without that nothing is recorded as completed.
     pub asked: bool,
     /// Why nothing of what retention would prune is pruned: the message of `MassPruneHeld`.
@@ -73,6 +75,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         active: active.len(),
         last_success: active.iter().filter_map(|s| ended(s)).max(),
         prune: Vec::new(),
+        restamp: Vec::new(),
         asked: false,
         held: None,
         unstamp: facts
@@ -129,11 +132,55 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         })
         .collect();
     decision.asked = true;
-    decision.held = held(facts, &decision.prune);
+    decision.restamp = restamp(facts, &completed, keep.as_ref());
+    let all: Vec<Prune> = decision.prune.iter().chain(&decision.restamp).cloned().collect();
+    decision.held = held(facts, &all);
     if decision.held.is_some() {
         decision.prune.clear();
+        decision.restamp.clear();
     }
     decision
+}
+
+/// Upgrade (`docs/design.md` 3.7): what another operator's retention had begun to delete, and this pass would have
+/// pruned too. Not what the breaker holds, and only in favour of what is there.
+fn restamp(facts: &Facts, live: &[Completed], keep: Option<&Keep>) -> Vec<Prune> {
+    let begun: Vec<&Arc<SnapshotView>> = facts.snapshots.iter().filter(|s| begun_elsewhere(s)).collect();
+    if begun.is_empty() {
+        return Vec::new();
+    }
+    let mut all = live.to_vec();
+    all.extend(begun.iter().filter_map(|s| completed(s)));
+    let retained = retention::retain(&all, keep);
+    let kept = justify::kept_ids(&all, &retained);
+    let is_live = |id: &&String| live.iter().any(|one| one.id == **id);
+    begun
+        .into_iter()
+        .filter(|s| retained.prune.iter().any(|uid| uid == s.uid()))
+        .filter_map(|view| {
+            let ids: Vec<&str> = kept
+                .get(&group(view)?)?
+                .iter()
+                .filter(is_live)
+                .map(String::as_str)
+                .collect();
+            (!ids.is_empty()).then(|| Prune {
+                view: Arc::clone(view),
+                kept: ids.join(","),
+            })
+        })
+        .collect()
+}
+
+/// Whether it is being deleted with the stamp of a retention that wrote no time, as ours always does.
+fn begun_elsewhere(view: &SnapshotView) -> bool {
+    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
+    let held = conditions::get(list.unwrap_or_default(), conditions::DELETION_HELD);
+    is_ours(view)
+        && view.is_pending_deletion()
+        && view.annotation(names::PRUNED_BY) == Some("retention")
+        && view.annotation(names::PRUNED_AT).is_none()
+        && held.is_none_or(|held| held.status == "False")
 }
 
 /// Why so many may not be pruned at once, if they may not.

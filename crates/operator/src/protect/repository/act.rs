@@ -14,7 +14,7 @@ use crate::runtime::queue::Next;
 use crate::runtime::write;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_api::repository::{ConnectionStatus, StorageStats};
+use holdfast_api::repository::{ConnectionStatus, Engine, StorageStats};
 use holdfast_protocol::outcome::OperationResult;
 use holdfast_protocol::work::{EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
@@ -110,7 +110,11 @@ fn to_std(d: SignedDuration) -> Duration {
 #[must_use]
 pub fn access(view: &RepositoryView) -> RepositoryAccess {
     RepositoryAccess {
-        engine: EngineKind::Restic,
+        engine: match view.spec.engine {
+            Engine::Kopia => EngineKind::Kopia,
+            // A value of a newer release is refused before any Job is made (`holdfast_api::validate`).
+            Engine::Restic | Engine::Unknown => EngineKind::Restic,
+        },
         path: repository_path(view.filesystem().map_or("/", |(_, path)| path)),
         password_key: view.spec.encryption.password_secret_ref.key.clone(),
         unique_id: view.unique_id().map(str::to_owned),

@@ -63,10 +63,7 @@ pub async fn record(
                 end_time: Some(taken.end_time),
                 duration_seconds: Some(taken.end_time.duration_since(taken.start_time).as_secs()),
             });
-            let message = format!(
-                "Snapshot {} holds {} bytes; the repository grew by {}.",
-                taken.snapshot_id, taken.size_bytes, taken.bytes_new
-            );
+            let message = taken_message(taken);
             status.stats = Some(stats(taken));
             kstatus(
                 status,
@@ -119,11 +116,21 @@ pub async fn record(
     Ok(())
 }
 
+fn taken_message(taken: &TakenSnapshot) -> String {
+    let grew = taken
+        .bytes_new
+        .map_or_else(String::new, |bytes| format!("; the repository grew by {bytes}"));
+    format!(
+        "Snapshot {} holds {} bytes{grew}.",
+        taken.snapshot_id, taken.size_bytes
+    )
+}
+
 fn stats(taken: &TakenSnapshot) -> Stats {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     Stats {
         size_bytes: signed(taken.size_bytes),
-        bytes_new: signed(taken.bytes_new),
+        bytes_new: taken.bytes_new.map(signed),
         files_new: signed(taken.files_new),
         files_modified: signed(taken.files_modified),
         files_unchanged: signed(taken.files_unchanged),

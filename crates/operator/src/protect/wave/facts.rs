@@ -48,6 +48,7 @@ pub struct Around {
 pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
     let key = view.key();
     let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    let pruned_at: Option<Timestamp> = view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok());
     let document_bytes = batch_member(view)
         .and_then(|m| serde_json::to_string(&m).ok())
         .map_or(0, |text| text.len() + 1);
@@ -64,8 +65,8 @@ pub fn member(view: &SnapshotView, around: Around) -> MemberFacts {
         first_seen: around.first_seen,
         skip: view.annotation(names::SKIP_SNAPSHOT_CLEANUP).is_some(),
         stamp: stamp(view),
-        pruned_at: view.annotation(names::PRUNED_AT).and_then(|t| t.parse().ok()),
-        restamped: false,
+        pruned_at,
+        restamped: pruned_at.is_some() && deletion.and_then(|d| d.restamped_at) == pruned_at,
         policy: policy(view),
         cascade: effective_cascade(view.spec.on_schedule_delete.map(cascade), around.schedule_says),
         owner: around.owner,

@@ -137,7 +137,7 @@ fn breaker() -> Vec<Shape> {
         ),
         told("acknowledged into the future, then another wave", future, || {
             vec![
-                step(held(2), nas(), acknowledge("2100-01-01T00:00:00Z".into())),
+                step(held(2), nas(), acknowledge(at(200))),
                 Step {
                     when: Box::new(|o| gone("s0")(o) && gone("s1")(o) && job(o).is_none()),
                     then: Box::new(|o| {

@@ -1,0 +1,179 @@
+//! Restoring, checking and reclaiming.
+//!
+//! **Promises.** Only a snapshot that a listing has just shown is restored: the program would take any other id for
+//! that of an object. Reclaiming is the program's own full maintenance with its safety margins, never less.
+//!
+//! **Assumes.** Maintenance belongs to the name of our connections, as in every repository that was created here; in
+//! one of somebody else's the program refuses, and so does this.
+
+use super::classify::{self, Doing};
+use super::command::{Call, Ended, View};
+use super::{Connection, output};
+use crate::{Depth, EngineError, ErrorClass, Reclaimed, Repository};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// `maintenance info --json`.
+#[derive(Debug, Deserialize)]
+struct Info {
+    schedule: Schedule,
+}
+
+#[derive(Debug, Deserialize)]
+struct Schedule {
+    #[serde(default)]
+    runs: BTreeMap<String, Vec<Run>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Run {
+    #[serde(default)]
+    success: bool,
+    #[serde(default)]
+    extra: Vec<Extra>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Extra {
+    kind: String,
+    data: serde_json::Value,
+}
+
+/// What the latest collection found that no snapshot needs, in bytes: what is too recent to be deleted, and what it
+/// has just deleted from the indexes while its packs are still there.
+fn marked(info: &Info) -> Option<u64> {
+    let latest = info
+        .schedule
+        .runs
+        .get("snapshot-gc")?
+        .first()
+        .filter(|run| run.success)?;
+    let stats = latest
+        .extra
+        .iter()
+        .find(|extra| extra.kind == "snapshotGCStats")?;
+    let figure = |name: &str| stats.data.get(name).and_then(serde_json::Value::as_u64);
+    Some(figure("unreferencedRecentContentSize")? + figure("deletedContentSize")?)
+}
+
+/// The line `Total: 273638` of `blob stats --raw`.
+fn total(stdout: &str) -> Option<u64> {
+    let line = stdout.lines().find_map(|line| line.strip_prefix("Total: "))?;
+    line.trim().parse().ok()
+}
+
+fn not_as_expected(what: &str, command: &str) -> EngineError {
+    let why = format!("the program's answer to `{command}` has not the figures it should have");
+    let next = "Use the kopia version of this release's mover image";
+    EngineError::new(ErrorClass::Failed, what, why, next)
+}
+
+impl Connection {
+    fn succeed(&self, call: &Call<'_>) -> Result<Ended, EngineError> {
+        let ended = self.session.run(call)?;
+        if ended.success {
+            Ok(ended)
+        } else {
+            Err(classify::failed(call.what, Doing::Working, &ended))
+        }
+    }
+
+    pub(super) fn restore_to(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be restored";
+        let refused = |why: String| {
+            EngineError::new(
+                ErrorClass::Failed,
+                WHAT,
+                why,
+                "Check the snapshot's id and the target",
+            )
+        };
+        if !output::is_manifest_id(id) || self.list()?.find(id).is_none() {
+            return Err(refused(format!("there is no readable snapshot `{id}`")));
+        }
+        let to = std::path::absolute(to).map_err(|cause| refused(cause.to_string()))?;
+        let arguments: [OsString; 4] = ["snapshot".into(), "restore".into(), id.into(), to.into()];
+        self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
+        Ok(())
+    }
+
+    pub(super) fn check_all(&self, depth: Depth) -> Result<(), EngineError> {
+        const WHAT: &str = "the repository is not as it should be";
+        let files = match depth {
+            Depth::Structure => "--verify-files-percent=0",
+            Depth::Data => "--verify-files-percent=100",
+        };
+        // A listing in which a record cannot be read is no sound repository either.
+        if let Some(id) = self.list()?.unreadable.first() {
+            let why = format!("the record of snapshot {id} cannot be read");
+            let next = "Restore the damaged files from a copy of the repository";
+            return Err(EngineError::new(ErrorClass::Failed, WHAT, why, next));
+        }
+        let arguments = ["snapshot", "verify", files];
+        self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
+        Ok(())
+    }
+
+    pub(super) fn blob_bytes(&self) -> Result<u64, EngineError> {
+        const WHAT: &str = "the repository's size cannot be read";
+        let call = Call::new(WHAT, View::Reading, ["blob", "stats", "--raw"]);
+        let ended = self.succeed(&call)?;
+        total(&String::from_utf8_lossy(&ended.stdout)).ok_or_else(|| not_as_expected(WHAT, "blob stats"))
+    }
+
+    pub(super) fn reclaim_now(&self) -> Result<Reclaimed, EngineError> {
+        const WHAT: &str = "space cannot be reclaimed";
+        self.writable(WHAT)?;
+        self.prove_identity(WHAT)?;
+        let before = self.blob_bytes()?;
+        let full = ["maintenance", "run", "--full"];
+        self.succeed(&Call::new(WHAT, View::Writing, full).however_long())?;
+        let told = self.succeed(&Call::new(WHAT, View::Reading, ["maintenance", "info", "--json"]))?;
+        let info: Info = output::parse(WHAT, &told.stdout)?;
+        Ok(Reclaimed {
+            marked_bytes: marked(&info).ok_or_else(|| not_as_expected(WHAT, "maintenance info"))?,
+            // What maintenance itself writes counts against it.
+            freed_bytes: before.saturating_sub(self.blob_bytes()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn recorded(case: &str) -> String {
+        let text = include_str!("../../tests/fixtures/kopia-transcripts.json");
+        let runs: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+        let run = runs.iter().find(|r| r["case"] == case).unwrap();
+        run["stdout"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_recorded_figures_are_read() {
+        assert_eq!(total(&recorded("blob stats")), Some(273_638));
+        let info: Info = serde_json::from_str(&recorded("maintenance info")).unwrap();
+        assert_eq!(marked(&info), Some(0));
+        let later = recorded("maintenance info").replace(
+            "\"unreferencedRecentContentSize\":0",
+            "\"unreferencedRecentContentSize\":704",
+        );
+        assert_eq!(marked(&serde_json::from_str(&later).unwrap()), Some(704));
+    }
+
+    #[test]
+    fn missing_figures_are_no_zero() {
+        assert_eq!(total("Count: 36\n"), None);
+        assert_eq!(total("Total: 273.6 KB\n"), None);
+        for text in [
+            r#"{"schedule":{}}"#,
+            r#"{"schedule":{"runs":{"snapshot-gc":[{"success":false}]}}}"#,
+            r#"{"schedule":{"runs":{"snapshot-gc":[{"success":true,"extra":[{"kind":"snapshotGCStats","data":{}}]}]}}}"#,
+        ] {
+            assert_eq!(marked(&serde_json::from_str(text).unwrap()), None, "{text}");
+        }
+    }
+}

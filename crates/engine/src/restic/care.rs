@@ -1,0 +1,196 @@
+//! Restoring, checking and reclaiming.
+//!
+//! **Promises.** What is reclaimed goes in two phases: packs that nothing refers to are marked now and freed by a
+//! later call, when the safety period is over, so that a backup running beside it keeps what it found. Both figures are the
+//! lengths of the pack files.
+//!
+//! **Assumes.** Modes, times and owners that cannot be set are only logged by the library.
+
+use super::convert::{self, failed};
+use super::{Connection, StrictLocal, closed};
+use crate::{Depth, EngineError, ErrorClass, Reclaimed, Repository};
+use jiff::Span;
+use rustic_core::repofile::{IndexFile, SnapshotFile, SnapshotId};
+use rustic_core::{
+    CheckOptions, Credentials, FileType, Id, LocalDestination, LsOptions, PruneOptions, ReadBackend,
+    RestoreOptions, RusticResult,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How long marked packs are kept.
+fn safety() -> Span {
+    Span::new().hours(23)
+}
+
+impl Connection {
+    /// Writes the content of a snapshot's source below `to`.
+    pub(super) fn restore_to(&self, id: SnapshotId, to: &Path) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be restored";
+        let refused = |why: String| {
+            EngineError::new(
+                ErrorClass::Failed,
+                WHAT,
+                why,
+                "Check the snapshot's id and the target",
+            )
+        };
+        let Some(target) = to.to_str() else {
+            return Err(refused("the target's path is not valid UTF-8".to_owned()));
+        };
+        let name = super::hex(id);
+        if self.list()?.find(&name).is_none() {
+            return Err(refused(format!("there is no readable snapshot `{name}`")));
+        }
+        let file: SnapshotFile = self.opened.get_file(&id).map_err(|e| failed(WHAT, &e))?;
+        let source = convert::info(name, &file).source.path;
+        let call = || -> RusticResult<()> {
+            let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
+            let indexed = closed(backend)?
+                .open(&Credentials::Masterkey(self.opened.key()))?
+                .to_indexed()?;
+            let node = indexed.node_from_snapshot_and_path(&file, &source)?;
+            let nodes = indexed.ls(&node, &LsOptions::default())?;
+            let target = LocalDestination::new(target, true, !node.is_dir())?;
+            let options = RestoreOptions::default().verify_existing(true);
+            let plan = indexed.prepare_restore(&options, nodes.clone(), &target, false)?;
+            indexed.restore(plan, &options, nodes, &target)
+        };
+        call().map_err(|e| failed(WHAT, &e))
+    }
+
+    /// Checks what all snapshots refer to.
+    pub(super) fn check_all(&self, depth: Depth) -> Result<(), EngineError> {
+        const WHAT: &str = "the repository is not as it should be";
+        let options = CheckOptions::default().read_data(depth == Depth::Data);
+        let found = self.opened.check(options).map_err(|e| failed(WHAT, &e))?;
+        if found.is_ok().is_ok() {
+            return Ok(());
+        }
+        let first = found
+            .0
+            .iter()
+            .map(|(_, error)| error.to_string())
+            .next()
+            .unwrap_or_default();
+        let why = format!("{} findings, the first is: {first}", found.0.len());
+        let next = "Restore the damaged files from a copy of the repository";
+        Err(EngineError::new(ErrorClass::Failed, WHAT, why, next))
+    }
+
+    /// Pack files and their lengths.
+    fn packs(&self) -> RusticResult<BTreeMap<Id, u64>> {
+        let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
+        let packs = backend.list_with_size(FileType::Pack)?;
+        Ok(packs
+            .into_iter()
+            .map(|(id, length)| (id, u64::from(length)))
+            .collect())
+    }
+
+    /// Bytes of all packs.
+    pub(super) fn pack_bytes(&self) -> RusticResult<u64> {
+        Ok(self.packs()?.values().sum())
+    }
+
+    /// Packs that are marked and still there, with their lengths.
+    fn marked(&self) -> RusticResult<BTreeMap<Id, u64>> {
+        let packs = self.packs()?;
+        let mut marked = BTreeMap::new();
+        for file in self.opened.stream_files::<IndexFile>()? {
+            let (_, index) = file?;
+            for pack in index.packs_to_delete {
+                if let Some(length) = packs.get(&pack.id) {
+                    marked.insert(*pack.id, *length);
+                }
+            }
+        }
+        Ok(marked)
+    }
+
+    /// One pass of both phases.
+    pub(super) fn reclaim_now(&self) -> RusticResult<Reclaimed> {
+        self.reclaim_after(safety())
+    }
+
+    fn reclaim_after(&self, safety: Span) -> RusticResult<Reclaimed> {
+        let before = self.packs()?;
+        let already = self.marked()?;
+        let options = PruneOptions::default().keep_delete(safety);
+        let plan = self.opened.prune_plan(&options)?;
+        self.opened.prune(&options, plan)?;
+        let after = self.packs()?;
+        let gone = before.iter().filter(|(id, _)| !after.contains_key(*id));
+        let marked = self.marked()?;
+        let fresh = marked.iter().filter(|(id, _)| !already.contains_key(*id));
+        Ok(Reclaimed {
+            marked_bytes: fresh.map(|(_, length)| length).sum(),
+            freed_bytes: gone.map(|(_, length)| length).sum(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Connection, Restic, connection_for_tests};
+    use super::*;
+    use crate::{BackupRequest, Engine, Password, SourceIdentity};
+    use std::fs;
+
+    fn length_of_files(root: &Path) -> u64 {
+        let entries = fs::read_dir(root).unwrap().map(|e| e.unwrap());
+        entries
+            .map(|entry| match entry.file_type().unwrap().is_dir() {
+                true => length_of_files(&entry.path()),
+                false => entry.metadata().unwrap().len(),
+            })
+            .sum()
+    }
+
+    fn take(connection: &mut Connection, from: &Path, uid: &str) -> String {
+        let request = BackupRequest {
+            read_from: from.to_owned(),
+            source: SourceIdentity {
+                username: "policy".to_owned(),
+                hostname: "ns".to_owned(),
+                path: "/data".to_owned(),
+            },
+            cluster: "cluster".to_owned(),
+            snapshot_uid: uid.to_owned(),
+            tags: BTreeMap::new(),
+        };
+        let mut id = String::new();
+        connection
+            .back_up(&[request], &mut |_, info| id.clone_from(&info.id))
+            .unwrap();
+        id
+    }
+
+    #[test]
+    fn what_is_marked_is_freed_to_the_byte_when_the_safety_period_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, source) = (dir.path().join("repository"), dir.path().join("source"));
+        fs::create_dir(&source).unwrap();
+        fs::write(source.join("file"), "kept").unwrap();
+        let password = Password::new("p");
+        Restic.create(&root, &password).unwrap();
+        let mut connection = connection_for_tests(&root, &password);
+        take(&mut connection, &source, "one");
+        fs::write(source.join("file"), "x".repeat(100_000)).unwrap();
+        let doomed = take(&mut connection, &source, "two");
+        connection.delete(&[doomed]).unwrap();
+        let data = root.join("data");
+        let before = length_of_files(&data);
+        let marked = connection.reclaim_after(safety()).unwrap();
+        assert!(marked.marked_bytes > 0 && marked.freed_bytes == 0, "{marked:?}");
+        assert_eq!(length_of_files(&data), before, "only marked");
+        let again = connection.reclaim_after(safety()).unwrap();
+        assert_eq!(again, Reclaimed::default(), "marked once, freed later");
+        let freed = connection.reclaim_after(Span::new()).unwrap();
+        assert_eq!((freed.freed_bytes, freed.marked_bytes), (marked.marked_bytes, 0));
+        assert_eq!(length_of_files(&data), before - marked.marked_bytes);
+        connection.check_all(Depth::Data).unwrap();
+    }
+}
