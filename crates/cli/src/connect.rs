@@ -111,11 +111,18 @@ impl Asked<'_> {
         )
     }
 
+    fn is_of_the_ledger(&self) -> bool {
+        ["artifacts", "backupstores"].contains(&self.plural)
+    }
+
     /// Which right is missing, and which role carries it. What a policy refuses says so itself.
     fn forbids(&self, said: &str) -> String {
         let Self { verb, plural, .. } = self;
         let role = match (*verb, self.namespace) {
             _ if said.contains("ValidatingAdmissionPolicy") => said,
+            _ if self.is_of_the_ledger() => {
+                "ask for the right, the ClusterRole holdfast-accountant carries it"
+            }
             ("get" | "list", Some(_)) => {
                 "ask for the right, the ClusterRole view carries it, or choose another namespace with -n"
             }
@@ -146,6 +153,10 @@ impl Asked<'_> {
                     self.place()
                 )
             }
+            (kube::Error::Api(status), _) if status.code == 404 && self.is_of_the_ledger() => anyhow!(
+                "this cluster does not know {plural} of {}: Holdfast keeps no ledger of backup storage in it; install the chart with quota.accounting=true or choose another cluster with --context",
+                holdfast_api::names::LEDGER_GROUP
+            ),
             (kube::Error::Api(status), _) if status.code == 404 => anyhow!(
                 "this cluster does not know {plural} of {}: Holdfast is not installed in it; install the chart or choose another cluster with --context",
                 holdfast_api::names::API_VERSION

@@ -1,7 +1,7 @@
 //! `kubectl holdfast`: what Holdfast holds back, why, and what ends it.
 //!
 //! **Promises.** It uses the rights of the caller's kubeconfig and no others, changes nothing before somebody said yes
-//! to it (`release`, `reject`), and colours its output only on a terminal. An error says what could not be done, why,
+//! to it (`release`, `reject`, `quota write-off`, `quota approve`), and colours its output only on a terminal. An error says what could not be done, why,
 //! and what to do next.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -11,6 +11,7 @@ mod cluster;
 mod connect;
 mod failure;
 mod forecast;
+mod quota;
 mod read;
 mod reject;
 mod release;
@@ -52,6 +53,8 @@ enum Command {
     Release(release::Args),
     /// Rejects a wave: the data of what is held is kept, and the objects go.
     Reject(reject::Args),
+    /// Tells what backups occupy in storage, what limits it, and what would free space.
+    Quota(quota::Args),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +85,7 @@ fn run(cli: &Cli) -> Result<()> {
             Command::Forecast(args) => forecast::run(&connection, args, style).await,
             Command::Release(args) => release::run(&connection, args, style).await,
             Command::Reject(args) => reject::run(&connection, args, style).await,
+            Command::Quota(args) => quota::run(&connection, args, style).await,
         }
     })?;
     print(&text)

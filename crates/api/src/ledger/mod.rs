@@ -6,6 +6,7 @@
 
 mod artifact;
 pub mod convert;
+pub mod scope;
 mod store;
 
 pub use artifact::{

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::names;
+use holdfast_core::quota::State;
 use serde_json::{Value, json};
 
 use super::of_kind;
@@ -11,7 +12,7 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// Each policy, and words of the source that it must carry.
-fn wanted() -> [(&'static str, Vec<String>); 6] {
+fn wanted() -> [(&'static str, Vec<String>); 8] {
     let operator = format!(
         "'system:serviceaccount:{}:holdfast-operator'",
         names::OPERATOR_NAMESPACE
@@ -49,6 +50,24 @@ fn wanted() -> [(&'static str, Vec<String>); 6] {
                 operator.clone(),
                 quoted(holdfast_api::conditions::DELETION_HELD),
                 "check('prune')".to_owned(),
+            ],
+        ),
+        (
+            "holdfast-artifacts",
+            vec![
+                operator.clone(),
+                format!("'{}'", State::WrittenOff.as_str()),
+                format!("check('{}')", names::WRITE_OFF_VERB),
+            ],
+        ),
+        (
+            "holdfast-backup-stores",
+            vec![
+                operator.clone(),
+                quoted(names::APPROVE_RELEASE),
+                names::LIST_REQUESTED_AT.to_owned(),
+                format!("check('{}')", names::WRITE_OFF_VERB),
+                "check('create')".to_owned(),
             ],
         ),
         (
@@ -135,7 +154,8 @@ pub fn are_absent(objects: &[Value]) -> Result<()> {
     bail!("admissionPolicies.enabled=false still renders policies");
 }
 
-/// Only the operator may stamp, only the approver may release: no other role of the chart carries either verb.
+/// Only the operator may stamp, only the approver may release, only the accountant may write off: no other role of the
+/// chart carries these verbs.
 pub fn verbs(objects: &[Value]) -> Result<()> {
     let mut found = Vec::new();
     for role in of_kind(objects, "ClusterRole")
@@ -143,7 +163,7 @@ pub fn verbs(objects: &[Value]) -> Result<()> {
         .chain(of_kind(objects, "Role"))
     {
         for rule in role["rules"].as_array().into_iter().flatten() {
-            for verb in ["prune", "acknowledge"] {
+            for verb in ["prune", "acknowledge", names::WRITE_OFF_VERB] {
                 if rule["verbs"]
                     .as_array()
                     .is_some_and(|verbs| verbs.contains(&json!(verb)))
@@ -156,6 +176,7 @@ pub fn verbs(objects: &[Value]) -> Result<()> {
     }
     found.sort();
     let wanted = [
+        r#"holdfast-accountant: write-off ["artifacts","backupstores"]"#,
         r#"holdfast-approver: acknowledge ["repositories","clusterrepositories","snapshotpolicies"]"#,
         r#"holdfast-operator: prune ["snapshots"]"#,
     ];
