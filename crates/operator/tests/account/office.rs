@@ -146,6 +146,7 @@ async fn rights(client: &Client) {
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": names::OPERATOR_NAMESPACE } });
     apply(client, "Namespace", "v1", "namespaces", namespace).await;
     let chart = include_str!("../../../../charts/holdfast/templates/rbac.yaml");
+    let chart = chart.replace("{{ if .Values.quota.touchPlans }}, patch{{ end }}", ", patch");
     let plain: Vec<&str> = chart.lines().filter(|line| !line.contains("{{")).collect();
     for document in plain.join("\n").split("\n---\n") {
         let mut value: Value = serde_saphyr::from_str(document).expect("YAML");
