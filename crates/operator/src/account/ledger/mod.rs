@@ -32,6 +32,9 @@ use std::time::Duration;
 /// The platform's group, by which built-in rows are chosen.
 const PLATFORM: Platform<'static> = Platform(names::STRATEGY_GROUP);
 
+/// How soon it is looked again whether a list has ended.
+const LISTS_AGAIN: Duration = Duration::from_secs(1);
+
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
@@ -66,7 +69,7 @@ impl fmt::Display for Item {
 pub async fn pass(account: &Account, item: &Item) -> Result<Next, Error> {
     if !account.world.is_complete() || !account.arrears.has_looked() {
         // The first look comes to everything.
-        return Ok(Next::After(Duration::from_secs(1)));
+        return Ok(Next::After(LISTS_AGAIN));
     }
     let began = std::time::Instant::now();
     let next = match item {
@@ -162,9 +165,9 @@ async fn backup(account: &Account, uid: &str) -> Result<Next, Error> {
                 .book
                 .decide(|ledger| transitions::backup_seen(ledger, &fact, now))
         }
-        None if account.world.has_backup(uid) || !account.world.is_synced(&Kind::Backup) => {
-            return Ok(Next::Settled);
-        }
+        None if account.world.has_backup(uid) => return Ok(Next::Settled),
+        // The list began anew this moment: whether it is gone is asked again when it has ended.
+        None if !account.world.is_synced(&Kind::Backup) => return Ok(Next::After(LISTS_AGAIN)),
         None => account
             .book
             .decide(|ledger| transitions::backup_gone(ledger, uid, Left::Deleted, now)),
@@ -181,8 +184,11 @@ async fn backup(account: &Account, uid: &str) -> Result<Next, Error> {
 async fn job(account: &Account, uid: &str) -> Result<Next, Error> {
     let now = account.clock.now();
     let Some(view) = account.world.job(uid) else {
-        if account.world.has_job(uid) || !account.world.is_synced(&Kind::Job) {
+        if account.world.has_job(uid) {
             return Ok(Next::Settled);
+        }
+        if !account.world.is_synced(&Kind::Job) {
+            return Ok(Next::After(LISTS_AGAIN));
         }
         let over = account.book.read(|ledger| {
             let run = ledger.get(uid)?;
