@@ -17,6 +17,12 @@ use crate::{Lab, pods, scenario};
 
 /// The image with both programs that the local cluster's node has.
 pub const IMAGE: &str = "localhost/holdfast-standin:dev";
+/// The image to use: of `HOLDFAST_E2E_STANDIN_IMAGE`, else [`IMAGE`].
+#[must_use]
+pub fn image() -> String {
+    std::env::var("HOLDFAST_E2E_STANDIN_IMAGE").unwrap_or_else(|_| IMAGE.to_owned())
+}
+
 /// The bucket that everything goes into.
 pub const BUCKET: &str = "shared-archive";
 /// The Secret with what to sign in with, in the standins' namespace.

@@ -22,7 +22,7 @@ async fn at_the_limit_a_backup_is_refused_also_after_every_record_was_deleted_an
     };
     platform::install(&lab.client).await?;
     platform::class(&lab).await?;
-    let standins = Standins::start(&lab, &format!("standins-{}", suffix()), standin::IMAGE).await?;
+    let standins = Standins::start(&lab, &format!("standins-{}", suffix()), &standin::image()).await?;
     let hard = json!({ names::QUOTA_SIZE: "3Mi", names::QUOTA_COUNT: "10" });
     let tenant = Tenant::new(&lab, "tenant-small", hard).await?;
     for name in ["one", "two", "three"] {

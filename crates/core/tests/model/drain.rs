@@ -70,7 +70,11 @@ pub fn ends_well(model: &Model, state: &State) -> bool {
     }
     for index in 0..REPOSITORIES {
         let now = state.clock + model.skew;
-        state.change_repository(index, |repository| repository.note = Note::At(now));
+        // A person who acknowledges writes a value that is not there already.
+        state.change_repository(index, |repository| {
+            let taken = repository.note == Note::At(now);
+            repository.note = Note::At(now + u8::from(taken));
+        });
     }
     model.seen.drained.fetch_add(1, Ordering::Relaxed);
     settle(model, &mut state) && state.objects.iter().all(|object| object.deleting().is_none())

@@ -34,7 +34,7 @@ impl Model {
         for (index, repository) in state.repositories.iter().enumerate() {
             let pinned = (0..MEMBERS).any(|m| pin(m) == index && state.objects[m].deleting().is_some());
             if self.deeds.acknowledge && pinned {
-                let notes = [Note::Garbage, Note::At(state.clock), Note::At(30)];
+                let notes = [Note::Garbage, Note::At(state.clock), Note::At(200)];
                 let new = notes.into_iter().filter(|note| *note != repository.note);
                 actions.extend(new.map(|note| Action::Acknowledge(index, note)));
             }

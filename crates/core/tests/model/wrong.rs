@@ -28,7 +28,7 @@ pub const RULES: [Rule; 8] = [
     ),
     ("a hold ends when the count falls", '2', no_latch),
     ("an acknowledgement counts before it is recorded", '1', unrecorded),
-    ("a future acknowledgement is not clamped", '1', unclamped),
+    ("a future acknowledgement is taken at its word", '1', unclamped),
     (
         "an acknowledgement covers the other object's members",
         '1',
@@ -107,7 +107,16 @@ fn unrecorded(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
 fn unclamped(lane: &Lane, settings: &Settings, now: Timestamp) -> Plan {
     let mut plan = wave(lane, settings, now);
     for repository in &mut plan.repositories {
-        if let AcknowledgementChange::Record(record) = &mut repository.acknowledgement {
+        // Neither refused nor clamped.
+        let refused = repository.invalid_acknowledgement.clone();
+        if let Some((value, effective)) = refused.and_then(|value| Some((value.clone(), ack::parse(&value)?)))
+        {
+            repository.acknowledgement = AcknowledgementChange::Record(RecordedAcknowledgement {
+                value,
+                effective,
+                seen_at: now,
+            });
+        } else if let AcknowledgementChange::Record(record) = &mut repository.acknowledgement {
             record.effective = ack::parse(&record.value).unwrap_or(record.effective);
         }
     }

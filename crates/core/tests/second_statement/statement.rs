@@ -145,7 +145,7 @@ fn binds(lane: &Lane, settings: &Settings) -> bool {
     let there = |key: &RepositoryKey| lane.repositories.iter().any(|repository| repository.key == *key);
     threshold(lane, settings) != 0
         || lane.latch.iter().any(|latch| {
-            let gone = latch.thresholds.iter().filter(|(key, _)| !there(*key));
+            let gone = latch.thresholds.iter().filter(|(key, _)| !there(key));
             gone.map(|(_, threshold)| *threshold)
                 .any(|threshold| threshold != 0)
         })

@@ -43,7 +43,7 @@ async fn in_data(scenario: &Scenario, script: &str) -> Result<()> {
         &[DATA_CLAIM.to_owned()],
         script,
     );
-    pods::run(&scenario.lab, job, Duration::from_secs(120)).await?;
+    pods::run(&scenario.lab, job, Duration::from_secs(300)).await?;
     Ok(())
 }
 
@@ -53,7 +53,7 @@ async fn in_the_middle_of_a_long_run() -> Result<()> {
         let ns = &scenario.namespace;
         // Random, so that all of it has to be written.
         let much = format!("/volumes/{DATA_CLAIM}/much");
-        in_data(scenario, &format!("head -c 400000000 /dev/urandom > {much}")).await?;
+        in_data(scenario, &format!("head -c 200000000 /dev/urandom > {much}")).await?;
         scenario.lab.create(objects::snapshot(ns, "long", POLICY)).await?;
         let made = scenario.snapshot("long").await?.context("it is gone")?;
         let job = runs(scenario, &made.metadata.uid.unwrap_or_default()).await?;

@@ -15,7 +15,6 @@ use super::{Account, DIMENSIONS};
 use crate::context::Error;
 use crate::runtime::queue::Next;
 use holdfast_api::names;
-use holdfast_core::quota::gate::Quota;
 use holdfast_core::quota::publish::{self, Published, WarningReason, Write, WriteReason};
 use holdfast_core::quota::{Figures, Ledger, amount, tenancy};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -34,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
 /// What this process remembers of its publications. Nothing rests on it after a restart.
 #[derive(Default)]
 pub struct Desk {
-    /// What was published last, by namespace.
+    /// What was published last, by UID of the quota.
     published: HashMap<String, Published>,
     /// Quotas that somebody forbids to write, by UID.
     refused: HashMap<String, Refusal>,
@@ -109,26 +108,36 @@ pub async fn pass(account: &Account, namespace: &str) -> Result<Next, Error> {
         return Ok(Next::Settled);
     }
     warn(account, namespace, &views).await;
-    let quotas: Vec<Quota> = views.iter().map(|view| view.quota.clone()).collect();
-    let before = account.desk().published.get(namespace).copied();
-    let writes = publish::writes(DIMENSIONS, &quotas, &published, before.as_ref());
     let mut next = Next::Settled;
-    for write in &writes {
-        let Some(view) = views.iter().find(|view| view.quota.name == write.quota) else {
-            continue;
-        };
-        if let Some(wait) = paused(account, view) {
+    for view in &views {
+        let before = account.desk().published.get(&view.uid).copied();
+        let writes = publish::writes(
+            DIMENSIONS,
+            std::slice::from_ref(&view.quota),
+            &published,
+            before.as_ref(),
+        );
+        if !writes.is_empty()
+            && let Some(wait) = paused(account, view)
+        {
             next = sooner(next, wait);
             continue;
         }
-        match apply(account, view, write).await {
-            Ok(()) => {}
-            Err(error) if is_final(&error) => {}
-            Err(error) if is_forbidden(&error) => next = sooner(next, refused(account, view, &error).await),
-            Err(error) => return Err(error.into()),
+        for write in &writes {
+            match apply(account, view, write).await {
+                Ok(()) => {}
+                Err(error) if is_final(&error) => {}
+                Err(error) if is_forbidden(&error) => {
+                    next = sooner(next, refused(account, view, &error).await);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !account.desk().refused.contains_key(&view.uid) {
+            account.desk().published.insert(view.uid.clone(), published);
         }
     }
-    account.desk().published.insert(namespace.to_owned(), published);
     Ok(next)
 }
 
@@ -313,7 +322,6 @@ fn tell(account: &Account, namespace: &str, views: &[Arc<QuotaView>], published:
         count: limit(views, DIMENSIONS.count),
     };
     if published.charged().is_empty() && published.unaccounted == 0 && limits == Limits::default() {
-        account.desk().published.remove(namespace);
         account.metrics.quota.forget(namespace);
     } else {
         account.metrics.quota.figures(namespace, published, limits);
@@ -344,6 +352,7 @@ fn forget_quotas(account: &Account, namespace: &str, views: &[Arc<QuotaView>]) {
             continue;
         }
         desk.refused.remove(&uid);
+        desk.published.remove(&uid);
         let warned = desk.warned.remove(&uid).unwrap_or_default();
         // Another quota of the same name says its own.
         account.metrics.quota.refused(namespace, &name, None);
@@ -361,7 +370,6 @@ fn gone(account: &Account, namespace: &str) {
     let live = account.world.namespaces();
     let heir = tenancy::nearest_living_ancestor(namespace, &live);
     let mut desk = account.desk();
-    desk.published.remove(namespace);
     if heir.is_none() && !figures.is_empty() {
         desk.stranded.insert(namespace.to_owned());
         account

@@ -15,6 +15,10 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon a kind that may not be read is asked for again.
+const FORBIDDEN_AGAIN: Duration = Duration::from_secs(30);
 
 /// A kind and how it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,11 +165,36 @@ async fn plain<T>(
             Ok(watcher::Event::Delete(one)) => Change::Gone(observe(one), account.clock.now()),
             Err(error) => {
                 tracing::warn!(?kind, %error, "the watch broke and is taken up again");
+                if is_forbidden(&error) {
+                    forbidden(account, &kind);
+                    // Rights do not change by asking.
+                    tokio::time::sleep(FORBIDDEN_AGAIN).await;
+                }
                 continue;
             }
         };
         account.observe(change);
     }
+}
+
+/// A strategy that may not be read declares nothing: what is built in, or the careful values, are in force, and nobody
+/// else waits for it.
+fn forbidden(account: &Account, kind: &Kind) {
+    if matches!(kind, Kind::Strategy(_)) && !account.world.is_synced(kind) {
+        tracing::warn!(
+            ?kind,
+            "what these strategies declare is not in force: name the kind in the chart's value quota.strategies"
+        );
+        account.observe(Change::ListBegins(kind.clone()));
+        account.observe(Change::ListEnds(kind.clone(), account.clock.now()));
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 /// Our own records go to the book.

@@ -111,7 +111,7 @@ impl Spawn<'_> {
         self.set.spawn(async move {
             let mut events = watcher(api, config).default_backoff().boxed();
             while let Some(event) = events.next().await {
-                let not_found = event.as_ref().is_err_and(|error| is_not_found(error));
+                let not_found = event.as_ref().is_err_and(is_not_found);
                 if not_found && is_not_defined::<K>(&client).await {
                     // Uninstalled in part: there is none of it, and what is left is decided with that.
                     tracing::info!(?kind, "the definition of this kind is not installed; there are no objects of it");

@@ -1,6 +1,6 @@
 //! What drivers' own objects prove, and kinds that are installed late or not at all.
 
-use super::office::{Tenant, define, permissive};
+use super::office::{Tenant, define, may_read, permissive};
 use holdfast_api::names;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -143,7 +143,11 @@ async fn a_kind_that_is_installed_late_is_watched_and_one_that_goes_is_no_error(
         return;
     };
     tenant.quota().await;
+    // One that may not be read keeps nobody waiting.
+    let locked = permissive(names::STRATEGY_GROUP, "v1alpha1", "Locked", "lockeds", "Cluster");
+    define(&tenant.lab.client, locked).await;
     let (kind, plural) = ("Tape", "tapes");
+    may_read(&tenant.lab.client, plural).await;
     let definition = permissive(names::STRATEGY_GROUP, "v1alpha1", kind, plural, "Cluster");
     define(&tenant.lab.client, definition).await;
     let resource = ApiResource::from_gvk_with_plural(

@@ -394,6 +394,11 @@ async fn a_policy_that_forbids_the_write_is_told_and_not_pestered() {
             tenant.lab.used("cap").await.get(SIZE) == Some(&"5Mi".to_owned())
         })
         .await;
+    let drifted = tenant.events("FigureDrifted").await;
+    assert!(
+        drifted.is_empty(),
+        "what could not be written was changed by nobody: {drifted:?}"
+    );
     tenant.end().await;
 }
 

@@ -164,6 +164,30 @@ async fn rights(client: &Client) {
     }
 }
 
+/// What the chart gives for an entry of `quota.strategies`.
+pub async fn may_read(client: &Client, plural: &str) {
+    let name = format!("holdfast-{plural}");
+    let rules = json!([{ "apiGroups": [names::STRATEGY_GROUP], "resources": [plural], "verbs": ["get", "list", "watch"] }]);
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let role =
+        json!({ "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
+    apply(client, "ClusterRole", &version, "clusterroles", role).await;
+    let binding = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": name },
+        "subjects": [{ "apiGroup": group, "kind": "User", "name": USER }],
+    });
+    apply(
+        client,
+        "ClusterRoleBinding",
+        &version,
+        "clusterrolebindings",
+        binding,
+    )
+    .await;
+}
+
 async fn apply(client: &Client, kind: &str, api_version: &str, plural: &str, value: Value) {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);

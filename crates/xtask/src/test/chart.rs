@@ -165,7 +165,7 @@ fn crd_switches(chart: &Chart) -> Result<()> {
 
 /// The pod fits the restricted pod security standard, has probes, and gets what the operator reads.
 fn restricted(objects: &[Value]) -> Result<()> {
-    const ENVIRONMENT: [&str; 12] = [
+    const ENVIRONMENT: [&str; 15] = [
         "POD_NAME",
         "POD_IP",
         "HOLDFAST_NAMESPACE",
@@ -176,6 +176,10 @@ fn restricted(objects: &[Value]) -> Result<()> {
         "KOPIUR_LEASE_DURATION_SECONDS",
         "KOPIUR_RENEW_DEADLINE_SECONDS",
         "KOPIUR_RETRY_PERIOD_SECONDS",
+        "HOLDFAST_QUOTA_ACCOUNTING",
+        "HOLDFAST_QUOTA_ENFORCEMENT",
+        "HOLDFAST_QUOTA_TOUCH_PLANS",
+        "HOLDFAST_QUOTA_STRATEGY_GROUPS",
         "RUST_LOG",
         "KOPIUR_LOG_FORMAT",
     ];

@@ -170,7 +170,8 @@ fn install(context: &Context) -> Result<Outcome> {
         name: CLUSTER.to_owned(),
         kubeconfig: None,
         image_prefix: None,
-        set: Vec::new(),
+        // The gate is part of what is tested.
+        set: vec!["quota.enforcement=true".to_owned()],
     };
     if let Some((kubeconfig, image_prefix)) = &context.other {
         to.kubeconfig = Some(kubeconfig.clone());
@@ -181,17 +182,27 @@ fn install(context: &Context) -> Result<Outcome> {
             tools.reference,
             tools.archive.display()
         ));
+        let standin = deploy::build_standin(&context.workspace, image_prefix)?;
+        say(format!(
+            "and this one: {} from {}",
+            standin.reference,
+            standin.archive.display()
+        ));
         deploy::run(&to)?;
         return Ok(Outcome::ok());
     }
     // What an interrupted run left would hide a cluster that cannot be brought up.
     drop(Down(&context.workspace));
-    cluster::up(&cluster::Options {
+    let running = cluster::up(&cluster::Options {
         workspace: context.workspace.clone(),
         name: CLUSTER.to_owned(),
         minor: None,
         control_plane_only: false,
     })?;
+    image::load(
+        &running.paths,
+        &deploy::build_standin(&context.workspace, "localhost")?,
+    )?;
     deploy::run(&to)?;
     Ok(Outcome::ok())
 }
@@ -245,7 +256,12 @@ fn end_to_end(context: &Context) -> Result<Outcome> {
         .env("RUST_TEST_THREADS", "10")
         .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig);
     if let Some((_, prefix)) = &context.other {
-        command.env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix));
+        command
+            .env("HOLDFAST_E2E_TOOLS_IMAGE", image::tools_reference(prefix))
+            .env(
+                "HOLDFAST_E2E_STANDIN_IMAGE",
+                format!("{prefix}/holdfast-standin:dev"),
+            );
     }
     cargo::run("end to end", &context.log("end-to-end"), &mut command)
 }

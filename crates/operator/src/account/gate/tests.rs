@@ -284,11 +284,11 @@ async fn a_reservation_whose_job_never_comes_ends_after_ninety_seconds_and_one_t
 #[tokio::test]
 async fn at_a_takeover_what_was_read_live_counts_unless_the_ledger_has_it() {
     let scene = scene("3", Server::default());
-    let mut jobs = scene.books.jobs.lock().unwrap();
-    jobs.insert("recorded".into(), JobSeen::Recorded);
-    jobs.insert("over".into(), JobSeen::Seen);
-    jobs.insert("running".into(), JobSeen::Seen);
-    drop(jobs);
+    scene.books.jobs.lock().unwrap().extend([
+        ("recorded".to_owned(), JobSeen::Recorded),
+        ("over".to_owned(), JobSeen::Seen),
+        ("running".to_owned(), JobSeen::Seen),
+    ]);
     let listed = |uid: &str, over| Listed {
         uid: uid.into(),
         namespace: "tenant-acme".into(),
