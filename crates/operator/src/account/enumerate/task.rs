@@ -260,7 +260,7 @@ async fn list(
     });
     // Begun anew after it broke off again and again at the same place: the fault may be in the continuation.
     let failures = store.status.as_ref().map_or(0, |status| status.failures);
-    let mut walk = match resumed.filter(|_| failures % 3 != 0) {
+    let mut walk = match resumed.filter(|_| !failures.is_multiple_of(3)) {
         Some(broken) => broken.walk,
         None => account.book.read(|ledger| Walk::begin(ledger, scope, now)),
     };
