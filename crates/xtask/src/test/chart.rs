@@ -165,7 +165,7 @@ fn crd_switches(chart: &Chart) -> Result<()> {
 
 /// The pod fits the restricted pod security standard, has probes, and gets what the operator reads.
 fn restricted(objects: &[Value]) -> Result<()> {
-    const ENVIRONMENT: [&str; 15] = [
+    const ENVIRONMENT: [&str; 16] = [
         "POD_NAME",
         "POD_IP",
         "HOLDFAST_NAMESPACE",
