@@ -150,7 +150,7 @@ pub const CAPABILITIES: &str = "ledger.backups.cozystack.io/capabilities";
 pub const BREAKDOWN: &str = "ledger.backups.cozystack.io/breakdown";
 /// Annotation on a BackupStore: the token of the pending release that an administrator allows.
 pub const APPROVE_RELEASE: &str = "ledger.backups.cozystack.io/approve-release";
-/// Annotation on a BackupStore: asks for a listing now. Any new value; the time is a good one.
+/// Annotation on a BackupStore: asks for a listing that begins after this time (RFC 3339).
 pub const LIST_REQUESTED_AT: &str = "ledger.backups.cozystack.io/list-requested-at";
 /// Annotation on a Plan: written when room appeared for a run that was refused, so that its controller looks again.
 pub const ROOM_APPEARED_AT: &str = "ledger.backups.cozystack.io/room-appeared-at";

@@ -146,6 +146,14 @@ impl Asked<'_> {
             (kube::Error::Api(status), _) if status.code == 403 => {
                 failure(Code::Forbidden, self.forbids(&status.message))
             }
+            (kube::Error::Api(status), Some(name))
+                if status.code == 404 && status.message.contains(name) && self.is_of_the_ledger() =>
+            {
+                anyhow!(
+                    "there is no {} {name}: `kubectl get {plural}` lists those there are",
+                    plural.trim_end_matches('s'),
+                )
+            }
             (kube::Error::Api(status), Some(name)) if status.code == 404 && status.message.contains(name) => {
                 anyhow!(
                     "there is no {} {name} {}: choose another namespace with -n; one that is gone was decided about, look at `kubectl get events`",

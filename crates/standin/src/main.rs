@@ -4,9 +4,9 @@
 mod bucket;
 mod driver;
 mod remove;
-mod s3;
 
 use clap::{Parser, Subcommand};
+use holdfast_standin::s3;
 
 #[derive(Debug, Parser)]
 #[command(

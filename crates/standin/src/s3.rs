@@ -4,7 +4,7 @@
 //! and it knows no versions.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -46,18 +46,29 @@ pub async fn run(args: &Args) -> Result<()> {
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("the bucket {} cannot be made", folder.display()))?;
     }
-    let files = FileSystem::new(&args.folder)
-        .map_err(|error| anyhow!("{} cannot be served: {error:?}", args.folder.display()))?;
-    let mut builder = S3ServiceBuilder::new(files);
-    builder.set_auth(SimpleAuth::from_single(
-        args.access_key_id.clone(),
-        args.secret_access_key.clone(),
-    ));
-    let service = builder.build();
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("{} cannot be listened on", args.listen))?;
     println!("serving {} on {}", args.folder.display(), args.listen);
+    serve(
+        listener,
+        &args.folder,
+        &args.access_key_id,
+        &args.secret_access_key,
+    )
+    .await
+}
+
+/// Serves the folders in `folder` as buckets, to whoever signs in with these keys. Ends with an error only.
+pub async fn serve(listener: TcpListener, folder: &Path, access_key_id: &str, secret: &str) -> Result<()> {
+    let files = FileSystem::new(folder)
+        .map_err(|error| anyhow!("{} cannot be served: {error:?}", folder.display()))?;
+    let mut builder = S3ServiceBuilder::new(files);
+    builder.set_auth(SimpleAuth::from_single(
+        access_key_id.to_owned(),
+        secret.to_owned(),
+    ));
+    let service = builder.build();
     loop {
         let (socket, _) = listener.accept().await?;
         let service = service.clone();

@@ -17,7 +17,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use super::rights::{self, Right};
-use super::{json, render, sums};
+use super::{artifacts, json, render, sums};
 use crate::connect::{Asked, Connection, list};
 use crate::style::{Style, ago, bytes};
 use crate::waves::Output;
@@ -106,9 +106,9 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
             release: Some(pending),
         }),
         Output::Table => Ok(format!(
-            "{} the release of {} artifacts ({}) in the store {}. The operator carries it out; watch it:\n    {}\n",
+            "{} the release of {} ({}) in the store {}. The operator carries it out; watch it:\n    {}\n",
             style.good("Approved"),
-            pending.records,
+            artifacts(pending.records),
             bytes(pending.bytes),
             args.store,
             style.strong(&format!("kubectl get backupstore {} -w", args.store)),
@@ -142,8 +142,8 @@ async fn shown(connection: &Connection, store: &BackupStore, pending: &PendingRe
 /// What a yes means.
 pub fn question(store: &str, pending: &PendingRelease, now: Timestamp) -> String {
     format!(
-        "The store {store} does not have these {} artifacts ({}) any more ({}, since {}). If that is right, they are not charged any more; if the store's address, prefix or rights are wrong, say no and correct those.",
-        pending.records,
+        "The store {store} does not have these {} ({}) any more ({}, since {}). If that is right, they are not charged any more; if the store's address, prefix or rights are wrong, say no and correct those.",
+        artifacts(pending.records),
         bytes(pending.bytes),
         pending.reason,
         ago(pending.since, now),

@@ -130,6 +130,7 @@ pub fn ways<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<Frees>
     all
 }
 
-fn count(number: usize) -> u64 {
+/// As the output has it.
+pub fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

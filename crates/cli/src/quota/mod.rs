@@ -63,6 +63,14 @@ pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<S
     }
 }
 
+/// `1 artifact`, `2 artifacts`.
+fn artifacts(count: impl Into<u64>) -> String {
+    match count.into() {
+        1 => "1 artifact".to_owned(),
+        count => format!("{count} artifacts"),
+    }
+}
+
 /// For programs.
 fn json(value: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(value).context("the answer cannot be written as JSON")?;

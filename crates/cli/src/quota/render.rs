@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 
+use super::artifacts;
 use super::frees::{Frees, Way};
 use super::sums::{From, Item, Namespace, Store, Told};
 use crate::style::{Style, ago, bytes};
@@ -32,10 +33,10 @@ pub fn text(told: &Told, only: Option<&str>, now: Timestamp, style: Style) -> St
     }
     for store in told.stores.iter().filter(|store| store.waiting_records > 0) {
         text.push_str(&format!(
-            "\n{} the store {} does not have {} artifacts ({}) any more, and so large a release waits for an administrator:\n    {}\n",
+            "\n{} the store {} does not have {} ({}) any more, and so large a release waits for an administrator:\n    {}\n",
             style.waits("waiting:"),
             store.name,
-            store.waiting_records,
+            artifacts(store.waiting_records),
             bytes(store.waiting_bytes),
             style.strong(&format!("kubectl holdfast quota approve {}", store.name)),
         ));
@@ -196,9 +197,9 @@ fn frees(one: &Frees, style: Style) -> String {
         String::new()
     };
     let mut text = format!(
-        "  {}{unknown}, {} artifacts: {}\n",
+        "  {}{unknown}, {}: {}\n",
         bytes(one.bytes),
-        one.artifacts,
+        artifacts(one.artifacts),
         one.how
     );
     match one.way {

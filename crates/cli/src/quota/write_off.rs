@@ -17,8 +17,9 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeSet;
 
+use super::frees::count;
 use super::rights::{self, Right};
-use super::{json, render, sums};
+use super::{artifacts, json, render, sums};
 use crate::connect::{Asked, Connection};
 use crate::failure::{Code, failure};
 use crate::style::{Style, bytes};
@@ -198,8 +199,8 @@ pub fn question(records: &[Record]) -> String {
         String::new()
     };
     format!(
-        "{} artifacts, {}{unknown}, are not charged to {} any more. The bytes are not deleted.",
-        records.len(),
+        "{}, {}{unknown}: not charged to {} any more. The bytes are not deleted.",
+        artifacts(count(records.len())),
         bytes(known),
         namespaces.into_iter().collect::<Vec<_>>().join(", ")
     )
@@ -254,9 +255,9 @@ fn after(answer: &Answer, style: Style) -> String {
     let mut text = String::new();
     if !answer.written_off.is_empty() {
         text.push_str(&format!(
-            "{} {} artifacts, {}. The bytes are where they were.\n",
+            "{} {}, {}. The bytes are where they were.\n",
             style.good("Written off:"),
-            answer.written_off.len(),
+            artifacts(count(answer.written_off.len())),
             bytes(answer.bytes)
         ));
     }

@@ -19,6 +19,7 @@ pub mod figures;
 pub mod gate;
 pub mod identity;
 pub mod ledger;
+pub mod pace;
 pub mod publish;
 pub mod record;
 pub mod reservations;

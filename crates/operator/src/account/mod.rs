@@ -9,6 +9,7 @@
 
 pub mod book;
 pub mod definitions;
+pub mod enumerate;
 pub mod gate;
 pub mod ledger;
 mod marker;

@@ -4,7 +4,7 @@
 //! look at everything; until that is done nothing is published. Told to end, a worker finishes the pass it is in.
 
 use super::ledger::{self, first_look};
-use super::{Account, definitions, marker, publish, watch};
+use super::{Account, definitions, enumerate, marker, publish, watch};
 use crate::protect::work;
 use crate::runtime::leader::Standing;
 use crate::runtime::metrics::Kind;
@@ -69,6 +69,7 @@ pub fn start(account: &Arc<Account>, end: &CancellationToken) -> JoinSet<()> {
         });
     }
     set.spawn(look_first(Arc::clone(account), end.clone()));
+    set.spawn(enumerate::run(Arc::clone(account), end.clone()));
     set.spawn(keep_time(Arc::clone(account), end.clone()));
     set
 }

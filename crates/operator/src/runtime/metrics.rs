@@ -94,6 +94,8 @@ pub struct Metrics {
     leader: Gauge,
     /// Figures of Account.
     pub quota: crate::account::metrics::QuotaMetrics,
+    /// Figures of stores that are listed.
+    pub stores: crate::account::enumerate::metrics::StoreMetrics,
     foreign: Gauge,
 }
 
@@ -126,6 +128,7 @@ impl Metrics {
             scheduled: Counter::default(),
             leader: Gauge::default(),
             quota: crate::account::metrics::QuotaMetrics::default(),
+            stores: crate::account::enumerate::metrics::StoreMetrics::default(),
             foreign: Gauge::default(),
         };
         metrics.register();
@@ -136,6 +139,7 @@ impl Metrics {
         // The encoder adds `_total` to counters and a full stop to each sentence.
         let r = &mut self.registry;
         self.quota.register(r);
+        self.stores.register(r);
         r.register(
             "kopiur_controller_reconciliations",
             "Reconciliations",

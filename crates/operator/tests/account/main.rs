@@ -15,3 +15,4 @@ mod manifests;
 mod office;
 mod records;
 mod restarts;
+mod stores;

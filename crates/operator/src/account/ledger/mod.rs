@@ -28,6 +28,7 @@ use kube::runtime::events::EventType;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+pub(super) use write::carry_out;
 
 /// The platform's group, by which built-in rows are chosen.
 const PLATFORM: Platform<'static> = Platform(names::STRATEGY_GROUP);
