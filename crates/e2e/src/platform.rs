@@ -191,6 +191,14 @@ impl Tenant {
             Asked::Admitted(_) => {}
             Asked::Refused(why) => anyhow::bail!("{name} was refused: {why}"),
         }
+        self.succeeded(name).await
+    }
+
+    /// Waits until a run has ended well.
+    ///
+    /// # Errors
+    /// When it does not within two minutes.
+    pub async fn succeeded(&self, name: &str) -> Result<()> {
         let jobs: Api<BackupJob> = self.lab.api(&self.namespace);
         until(
             &format!("{name} to succeed"),

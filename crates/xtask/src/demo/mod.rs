@@ -8,6 +8,7 @@
 mod prepare;
 mod release;
 mod stage;
+mod tenant;
 mod waves;
 
 use std::path::{Path, PathBuf};
@@ -70,6 +71,7 @@ impl Args {
 struct Place {
     kubeconfig: PathBuf,
     tools_image: String,
+    standin_image: String,
     /// The folder of our kubectl; none for another cluster, where the one on `PATH` is used.
     kubectl: Option<PathBuf>,
 }
@@ -107,11 +109,14 @@ fn set_up(workspace: &Path, args: &Args) -> Result<Place> {
             control_plane_only: false,
         })?;
         let images = deploy::build_images(workspace, "localhost")?;
+        let standin = deploy::build_standin(workspace, "localhost")?;
         deploy::load(&running, &images)?;
-        deploy::install(workspace, &running.kubeconfig(), &images, &[])?;
+        image::load(&running.paths, &standin)?;
+        deploy::install(workspace, &running.kubeconfig(), &images, &settings())?;
         return Ok(Place {
             kubeconfig: running.kubeconfig(),
             tools_image: lab::TOOLS_IMAGE.to_owned(),
+            standin_image: standin.reference,
             kubectl: Some(running.paths.out.clone()),
         });
     };
@@ -122,15 +127,22 @@ fn set_up(workspace: &Path, args: &Args) -> Result<Place> {
     let images = deploy::build_images(workspace, prefix)?;
     let tools = image::tools(&workspace.join("target/images"), prefix)?;
     say("these images have to be where that cluster finds them:");
-    for image in [&images.operator, &images.mover, &tools] {
+    let standin = deploy::build_standin(workspace, prefix)?;
+    for image in [&images.operator, &images.mover, &tools, &standin] {
         say(format!("  {} from {}", image.reference, image.archive.display()));
     }
-    deploy::install(workspace, kubeconfig, &images, &[])?;
+    deploy::install(workspace, kubeconfig, &images, &settings())?;
     Ok(Place {
         kubeconfig: kubeconfig.clone(),
         tools_image: tools.reference,
+        standin_image: standin.reference,
         kubectl: None,
     })
+}
+
+/// What the demo tells the chart: the second act needs the gate.
+fn settings() -> [String; 1] {
+    ["quota.enforcement=true".to_owned()]
 }
 
 /// The story, from an empty namespace to the table.
@@ -155,7 +167,9 @@ async fn play(place: &Place, namespace: &str) -> Result<()> {
     let wave = waves::flap_held(&mut stage, &second).await?;
     release::acknowledge(&mut stage, &second, &wave).await?;
     release::one_by_hand(&mut stage).await?;
-    stage.close().await
+    let (lab, shown) = (stage.lab.clone(), stage.shown());
+    stage.close().await?;
+    tenant::play(&lab, &shown, &place.standin_image, place.kubectl.as_deref()).await
 }
 
 fn where_to_go_on(args: &Args, place: &Place, namespace: &str) {
