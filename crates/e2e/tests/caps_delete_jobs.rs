@@ -11,13 +11,16 @@ use holdfast_e2e::{Lab, Look, Scenario, kill, until};
 use std::time::Duration;
 
 const CAP: &str = "KOPIUR_MAX_CONCURRENT_DELETE_JOBS";
+/// Movers take this long to connect, so that the first Job lives long enough for the second lane to say that it waits.
+const DELAY: (&str, &str) = ("HOLDFAST_TEST_CONNECT_DELAY_SECONDS", "10");
 
 #[tokio::test]
 async fn two_repositories_take_turns() -> Result<()> {
     let Some(lab) = Lab::for_test("two_repositories_take_turns").await? else {
         return Ok(());
     };
-    let before = kill::operator_environment(&lab, &[(CAP.to_owned(), Some("1".to_owned()))]).await?;
+    let changed = [(CAP, "1"), DELAY].map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+    let before = kill::operator_environment(&lab, &changed).await?;
     let result = take_turns(&lab).await;
     kill::operator_environment(&lab, &before).await?;
     result

@@ -2,6 +2,7 @@
 //!
 //! Runs where `HOLDFAST_E2E_KUBECONFIG` names one; elsewhere it says that it was skipped.
 
+use holdfast_api::names;
 use holdfast_operator::runtime::certs::{self, Certs, KubeCerts};
 use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::endpoints::{self, Here};
@@ -324,7 +325,11 @@ async fn a_lease_of_another_manager_is_found_wherever_it_is_and_noticed_when_it_
     let looking = tokio::spawn(foreign::run(
         client.clone(),
         foreign.clone(),
-        (namespace.clone(), "holdfast-leader".to_owned()),
+        // Our own, where Holdfast runs beside this test; elsewhere there is none.
+        (
+            names::OPERATOR_NAMESPACE.to_owned(),
+            names::LEADER_LEASE.to_owned(),
+        ),
         Clock::system(),
         end.clone(),
     ));
