@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How often what only time ends is looked for.
 const TICK: Duration = Duration::from_secs(5);
+/// How often records are compared with what exists, whatever events said.
+const COMPARE: Duration = Duration::from_secs(15);
 /// How often the marker is brought up to date.
 const MARK: Duration = Duration::from_secs(60);
 
@@ -126,6 +128,7 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
     let mut last_mark = Instant::now();
     let mut bad = BTreeSet::new();
     let mut waited_for = Vec::new();
+    let (mut last_compare, mut missed) = (Instant::now(), BTreeSet::new());
     loop {
         tokio::select! {
             biased;
@@ -153,6 +156,10 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
         for name in ledger::due(&account) {
             account.items.add(ledger::Item::Record(name));
         }
+        if last_compare.elapsed() >= COMPARE {
+            missed = compare(&account, &missed);
+            last_compare = Instant::now();
+        }
         declarations(&account, &mut bad);
         // Whether there is any record is what the marker is for: that is noted at once.
         let urgent = marked.is_none_or(|marked| (marked == 0) != (records == 0));
@@ -165,6 +172,29 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
             }
         }
     }
+}
+
+/// Queues Backups that records refer to and that are gone, if that was so at the last comparison already: an event alone
+/// is not relied upon. Returns those that are gone now.
+fn compare(account: &Account, before: &BTreeSet<String>) -> BTreeSet<String> {
+    if !account.world.is_synced(&super::world::Kind::Backup) {
+        return BTreeSet::new();
+    }
+    let uids: Vec<String> = account
+        .book
+        .read(|ledger| ledger.backup_uids().map(str::to_owned).collect());
+    let gone: BTreeSet<String> = uids
+        .into_iter()
+        .filter(|uid| !account.world.has_backup(uid))
+        .collect();
+    for uid in gone.intersection(before) {
+        tracing::warn!(
+            uid,
+            "a Backup is gone and its record did not follow; it is looked at again"
+        );
+        account.items.add(ledger::Item::Backup(uid.as_str().into()));
+    }
+    gone
 }
 
 /// Tells of declarations that cannot be read, those that were there before we began included.
