@@ -21,6 +21,8 @@ use crate::sh::{cmd, run};
 pub const PAUSE: &str = "localhost/holdfast-pause:dev";
 /// A small image with a shell, for tests.
 pub const BUSYBOX: &str = "localhost/holdfast-busybox:dev";
+/// Where Debian keeps the certificates of public authorities.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The user of every image: a number, so that `runAsNonRoot` can be checked.
 const USER: u32 = 65532;
 
@@ -58,6 +60,14 @@ impl Content {
         let mut content = Self::default();
         let place = format!("usr/bin/{name}");
         content.add_program(program, &place)?;
+        // What a client checks a server of the world against; one of a private authority is configured beside them.
+        let authorities = Path::new(AUTHORITIES);
+        if authorities.exists() {
+            let place = AUTHORITIES.trim_start_matches('/').to_owned();
+            content
+                .files
+                .insert(place, Source::File(authorities.to_path_buf(), 0o644));
+        }
         content.entrypoint = vec![format!("/{place}")];
         Ok(content)
     }
