@@ -44,6 +44,9 @@ pub struct Args {
     /// Keeps what an earlier run left, and plays in a new namespace beside it.
     #[arg(long)]
     keep: bool,
+    /// Only the first act (deletions) or the second (storage).
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    act: Option<u8>,
 }
 
 impl Args {
@@ -54,6 +57,7 @@ impl Args {
             kubeconfig: None,
             image_prefix: None,
             keep: false,
+            act: None,
         }
     }
 
@@ -90,7 +94,7 @@ pub fn run(args: &Args) -> Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(play(&place, &namespace))?;
+    runtime.block_on(play(&place, &namespace, args.act))?;
     where_to_go_on(args, &place, &namespace);
     say(format!(
         "demo: every step held ({} in all)",
@@ -146,12 +150,23 @@ fn settings() -> [String; 1] {
 }
 
 /// The story, from an empty namespace to the table.
-async fn play(place: &Place, namespace: &str) -> Result<()> {
+async fn play(place: &Place, namespace: &str, act: Option<u8>) -> Result<()> {
     let shown = stage::Shown::default();
     let heard = shown.clone();
     let lab = Lab::open(&place.kubeconfig, &place.tools_image)
         .await?
         .heard_by(Arc::new(move |text: &str| heard.note(text)));
+    if act != Some(2) {
+        first_act(place, namespace, lab.clone(), shown.clone()).await?;
+    }
+    if act != Some(1) {
+        tenant::play(&lab, &shown, &place.standin_image, place.kubectl.as_deref()).await?;
+    }
+    Ok(())
+}
+
+/// Steps a to e.
+async fn first_act(place: &Place, namespace: &str, lab: Lab, shown: stage::Shown) -> Result<()> {
     shown
         .during(
             "cleaning up what an earlier run left",
@@ -167,9 +182,7 @@ async fn play(place: &Place, namespace: &str) -> Result<()> {
     let wave = waves::flap_held(&mut stage, &second).await?;
     release::acknowledge(&mut stage, &second, &wave).await?;
     release::one_by_hand(&mut stage).await?;
-    let (lab, shown) = (stage.lab.clone(), stage.shown());
-    stage.close().await?;
-    tenant::play(&lab, &shown, &place.standin_image, place.kubectl.as_deref()).await
+    stage.close().await
 }
 
 fn where_to_go_on(args: &Args, place: &Place, namespace: &str) {

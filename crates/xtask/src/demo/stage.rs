@@ -105,11 +105,6 @@ impl Stage {
         self.shown.during(name, work).await
     }
 
-    /// What shows it.
-    pub fn shown(&self) -> Shown {
-        self.shown.clone()
-    }
-
     /// How many snapshots the repository's volume holds.
     pub async fn count(&mut self) -> Result<u64> {
         let work = count::files(&self.lab, &self.namespace, VAULT);

@@ -146,6 +146,7 @@ impl Gate {
     /// The answer if it does not depend on whether the name exists: that is asked live, which takes a moment.
     fn at_once(&self, request: &Request, name: &str) -> Option<Decision> {
         let mut desk = self.desk();
+        self.settle_known(&mut desk, &request.namespace);
         let decision = self.decision(request, &desk);
         match decision {
             Decision::Admit(_) if !self.books.has_job_named(&request.namespace, name) => {
@@ -158,9 +159,22 @@ impl Gate {
 
     fn decide_and_reserve(&self, request: &Request) -> Decision {
         let mut desk = self.desk();
+        self.settle_known(&mut desk, &request.namespace);
         let decision = self.decision(request, &desk);
         self.reserve(&mut desk, request, &decision);
         decision
+    }
+
+    /// What the ledger has of this namespace is its own to count: a run that has just ended would count twice.
+    fn settle_known(&self, desk: &mut Reservations, namespace: &str) {
+        let known: Vec<String> = desk
+            .of_namespace(namespace)
+            .filter(|reservation| self.books.job(&reservation.uid) == JobSeen::Recorded)
+            .map(|reservation| reservation.uid.clone())
+            .collect();
+        for uid in known {
+            desk.settle(&uid);
+        }
     }
 
     fn decision(&self, request: &Request, desk: &Reservations) -> Decision {
