@@ -67,6 +67,7 @@ async fn operator(leadership: Leadership) -> Operator {
         certs.ready().await,
         results.router(),
         leadership.clone(),
+        Arc::default(),
         end.clone(),
     ));
     Operator {

@@ -18,13 +18,15 @@ use axum_server::{Handle, tls_rustls::RustlsAcceptor};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Port of the HTTPS server unless another is set.
 pub const HTTPS_PORT: u16 = 8443;
 /// How long open requests may go on after the process was told to end.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long open requests may go on when a standby hangs up.
+const HANG_UP: Duration = Duration::from_secs(1);
 /// How long a client may take for the head of a request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,7 +54,8 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Serves HTTPS until `end`; on each loss of leadership all connections are closed.
+/// Serves HTTPS until `end`; on each loss of leadership all connections are closed, and so they are when a handler asks
+/// for it through `hang_up`: whoever reached a replica that does not lead is to look for the one that does.
 ///
 /// # Errors
 /// When the listener cannot be used.
@@ -61,6 +64,7 @@ pub async fn serve_https(
     tls: RustlsConfig,
     router: Router,
     leadership: Leadership,
+    hang_up: Arc<Notify>,
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let mut standing = leadership.changed();
@@ -80,6 +84,11 @@ pub async fn serve_https(
             () = end.cancelled() => {
                 handle.graceful_shutdown(Some(FAREWELL));
                 return serving.await;
+            }
+            () = hang_up.notified() => {
+                // What was answered goes out first.
+                handle.graceful_shutdown(Some(HANG_UP));
+                serving.await?;
             }
             () = lost(&mut standing) => {
                 tracing::info!(connections = handle.connection_count(), "not leading any more: closing connections");

@@ -29,6 +29,7 @@ use holdfast_core::quota::reservations::{Reservation, Reservations};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What is known of a namespace at one moment.
@@ -91,6 +92,7 @@ pub struct Gate {
     leadership: Leadership,
     count: Arc<dyn Count>,
     plans: Plans,
+    hang_up: Arc<Notify>,
     /// Reservations, by the clock that never goes back since the process began.
     desk: Mutex<Reservations>,
     began: Instant,
@@ -115,11 +117,19 @@ impl Gate {
             leadership,
             count,
             plans,
+            hang_up: Arc::default(),
             desk: Mutex::default(),
             began: Instant::now(),
             closed: AtomicBool::new(false),
             taken_over: AtomicU64::new(0),
         })
+    }
+
+    /// Told when somebody asked who has to look for the leader: the API server keeps a connection, and with it the
+    /// replica that it reached, for as long as it lives.
+    #[must_use]
+    pub fn hang_up(&self) -> Arc<Notify> {
+        Arc::clone(&self.hang_up)
     }
 
     /// Whether questions are answered: we lead, and are not about to end.
