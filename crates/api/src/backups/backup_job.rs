@@ -78,3 +78,14 @@ pub enum JobPhase {
     #[serde(other)]
     Unknown,
 }
+
+impl JobPhase {
+    /// Whether the platform has done with the job.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Succeeded | Self::Failed => true,
+            Self::Pending | Self::Running | Self::Unknown => false,
+        }
+    }
+}

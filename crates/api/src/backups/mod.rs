@@ -48,6 +48,16 @@ impl TypedRef {
     }
 }
 
+impl From<&TypedRef> for holdfast_core::quota::Application {
+    fn from(reference: &TypedRef) -> Self {
+        Self {
+            group: reference.application_group().to_owned(),
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+        }
+    }
+}
+
 /// Reference to an object of the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NameRef {

@@ -211,11 +211,7 @@ pub fn record(artifact: &Artifact) -> Record {
                 (backup.uid, entry)
             })
             .collect(),
-        application: Application {
-            group: spec.application_ref.application_group().to_owned(),
-            kind: spec.application_ref.kind.clone(),
-            name: spec.application_ref.name.clone(),
-        },
+        application: Application::from(&spec.application_ref),
         job: spec.job.as_ref().map(|job| JobEntry {
             uid: job.uid.clone(),
             name: job.name.clone(),

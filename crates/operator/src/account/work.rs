@@ -176,23 +176,11 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
 
 /// Queues Backups that records refer to and that are gone, if that was so at the last comparison already: an event alone
 /// is not relied upon. Returns those that are gone now.
-fn compare(account: &Account, before: &BTreeSet<String>) -> BTreeSet<String> {
-    if !account.world.is_synced(&super::world::Kind::Backup) {
-        return BTreeSet::new();
-    }
-    let uids: Vec<String> = account
-        .book
-        .read(|ledger| ledger.backup_uids().map(str::to_owned).collect());
-    let gone: BTreeSet<String> = uids
-        .into_iter()
-        .filter(|uid| !account.world.has_backup(uid))
-        .collect();
+fn compare(account: &Account, before: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    let gone = ledger::gone_backups(account);
     for uid in gone.intersection(before) {
-        tracing::warn!(
-            uid,
-            "a Backup is gone and its record did not follow; it is looked at again"
-        );
-        account.items.add(ledger::Item::Backup(uid.as_str().into()));
+        tracing::warn!(%uid, "a Backup is gone and its record did not follow; it is looked at again");
+        account.items.add(ledger::Item::Backup(Arc::clone(uid)));
     }
     gone
 }

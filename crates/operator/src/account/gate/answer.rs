@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use holdfast_api::backups::{BackupJob, JobPhase, TypedRef};
+use holdfast_api::backups::{BackupJob, JobPhase};
 use holdfast_api::names;
 use holdfast_core::quota::Application;
 use holdfast_core::quota::gate::{Decision, NameExists, Operation, Request};
@@ -102,12 +102,10 @@ fn question(review: &AdmissionRequest<BackupJob>) -> Option<(&BackupJob, Request
         admission::Operation::Create => Operation::Create,
         admission::Operation::Update => {
             let before = review.old_object.as_ref()?;
-            let status = before.status.as_ref().and_then(|status| status.phase);
-            let over = match status {
-                Some(JobPhase::Succeeded | JobPhase::Failed) => true,
-                Some(JobPhase::Pending | JobPhase::Running | JobPhase::Unknown) | None => false,
-            };
-            let same = application(&before.spec.application_ref) == application(&job.spec.application_ref);
+            let phase = before.status.as_ref().and_then(|status| status.phase);
+            let over = phase.is_some_and(JobPhase::is_over);
+            let application = Application::from(&job.spec.application_ref);
+            let same = Application::from(&before.spec.application_ref) == application;
             if same || over || job.metadata.deletion_timestamp.is_some() {
                 return None;
             }
@@ -119,20 +117,12 @@ fn question(review: &AdmissionRequest<BackupJob>) -> Option<(&BackupJob, Request
         // A BackupJob can only name an application of its own namespace.
         namespace: review.namespace.clone()?,
         uid: job.metadata.uid.clone().unwrap_or_else(|| review.uid.clone()),
-        application: application(&job.spec.application_ref),
+        application: Application::from(&job.spec.application_ref),
         name_exists: NameExists::NotKnown,
         operation,
         dry_run: review.dry_run,
     };
     Some((job, request))
-}
-
-fn application(reference: &TypedRef) -> Application {
-    Application {
-        group: reference.application_group().to_owned(),
-        kind: reference.kind.clone(),
-        name: reference.name.clone(),
-    }
 }
 
 fn response(request: &AdmissionRequest<BackupJob>, decision: &Decision) -> AdmissionResponse {

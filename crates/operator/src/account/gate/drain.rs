@@ -4,7 +4,7 @@
 //! ledger. Only then may it release its Lease, and the next leader need not wait. One that cannot leaves its Lease to
 //! grow old, which tells the next leader to be careful.
 
-use super::{Gate, JobSeen};
+use super::Gate;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -29,17 +29,10 @@ impl Gate {
         }
     }
 
-    /// Settles what is in the ledger and ends what is too old; answers how many reservations are left.
+    /// Settles what is in the ledger; answers how many reservations are left.
     pub fn settle_recorded(&self) -> usize {
         let mut desk = self.desk();
-        let recorded: Vec<String> = desk
-            .all()
-            .filter(|reservation| self.books.job(&reservation.uid) == JobSeen::Recorded)
-            .map(|reservation| reservation.uid.clone())
-            .collect();
-        for uid in recorded {
-            desk.settle(&uid);
-        }
+        self.settle(&mut desk, |_| true);
         self.count.reserved(desk.len());
         desk.len()
     }

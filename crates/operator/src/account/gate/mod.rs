@@ -4,8 +4,7 @@
 //! replica whose lease is not certainly valid answers nothing. A dry run leaves no trace. Only BackupJobs are asked
 //! about: no restore, no Backup and no delete ever comes here. The decision itself is [`decide`]'s, in `core`.
 //!
-//! **Assumes.** [`Books`] tell of one moment. What was admitted is settled ([`Gate::settle`]) only after the ledger
-//! holds its record. The server closes every connection when the leadership is lost.
+//! **Assumes.** [`Books`] tell of one moment. What was admitted is settled only after the ledger holds its record. The server closes every connection when the leadership is lost.
 
 mod answer;
 mod bundle;
@@ -156,7 +155,7 @@ impl Gate {
     /// The answer if it does not depend on whether the name exists: that is asked live, which takes a moment.
     fn at_once(&self, request: &Request, name: &str) -> Option<Decision> {
         let mut desk = self.desk();
-        self.settle_known(&mut desk, &request.namespace);
+        self.settle(&mut desk, |one| one.namespace == request.namespace);
         let decision = self.decision(request, &desk);
         match decision {
             Decision::Admit(_) if !self.books.has_job_named(&request.namespace, name) => {
@@ -169,20 +168,21 @@ impl Gate {
 
     fn decide_and_reserve(&self, request: &Request) -> Decision {
         let mut desk = self.desk();
-        self.settle_known(&mut desk, &request.namespace);
+        self.settle(&mut desk, |one| one.namespace == request.namespace);
         let decision = self.decision(request, &desk);
         self.reserve(&mut desk, request, &decision);
         decision
     }
 
-    /// What the ledger has of this namespace is its own to count: a run that has just ended would count twice.
-    fn settle_known(&self, desk: &mut Reservations, namespace: &str) {
-        let known: Vec<String> = desk
-            .of_namespace(namespace)
-            .filter(|reservation| self.books.job(&reservation.uid) == JobSeen::Recorded)
-            .map(|reservation| reservation.uid.clone())
+    /// Settles those of these reservations that the ledger has: they are its own to count, or a run that has just ended
+    /// would count twice.
+    fn settle(&self, desk: &mut Reservations, these: impl Fn(&Reservation) -> bool) {
+        let recorded: Vec<String> = desk
+            .all()
+            .filter(|one| these(one) && self.books.job(&one.uid) == JobSeen::Recorded)
+            .map(|one| one.uid.clone())
             .collect();
-        for uid in known {
+        for uid in recorded {
             desk.settle(&uid);
         }
     }
@@ -212,14 +212,6 @@ impl Gate {
         match self.decision(request, &desk) {
             Decision::Admit(_) | Decision::AlreadyExists => true,
             Decision::Refuse { .. } => false,
-        }
-    }
-
-    /// The ledger has the job's record: its reservation has done its work.
-    pub fn settle(&self, job_uid: &str) {
-        let mut desk = self.desk();
-        if desk.settle(job_uid) {
-            self.count.reserved(desk.len());
         }
     }
 

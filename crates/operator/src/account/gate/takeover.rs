@@ -5,7 +5,7 @@
 //!
 //! **Assumes.** The API server creates what was admitted within that minute, or not at all.
 
-use super::{Gate, JobSeen, Moment};
+use super::{Gate, JobSeen};
 use crate::runtime::leader::{Standing, Takeover, Term};
 use holdfast_api::backups::{BackupJob, JobPhase};
 use holdfast_core::quota::Application;
@@ -68,17 +68,6 @@ impl Gate {
         self.count.reserved(desk.len());
         drop(desk);
         self.taken_over.store(term, Ordering::Release);
-    }
-
-    /// The moment of a namespace as the gate believes it, for people.
-    #[must_use]
-    pub fn moment(&self, namespace: &str) -> Moment {
-        let desk = self.desk();
-        let moment = self.books.moment(namespace, &desk);
-        Moment {
-            knowledge: self.trusted(moment.knowledge),
-            ..moment
-        }
     }
 }
 
@@ -152,20 +141,12 @@ async fn list(client: &Client) -> kube::Result<Vec<Listed>> {
 }
 
 fn listed(job: BackupJob) -> Option<Listed> {
-    let application = &job.spec.application_ref;
-    let over = match job.status.and_then(|status| status.phase) {
-        Some(JobPhase::Succeeded | JobPhase::Failed) => true,
-        Some(JobPhase::Pending | JobPhase::Running | JobPhase::Unknown) | None => false,
-    };
+    let phase = job.status.and_then(|status| status.phase);
     Some(Listed {
         uid: job.metadata.uid?,
         namespace: job.metadata.namespace?,
-        application: Application {
-            group: application.application_group().to_owned(),
-            kind: application.kind.clone(),
-            name: application.name.clone(),
-        },
-        over,
+        application: Application::from(&job.spec.application_ref),
+        over: phase.is_some_and(JobPhase::is_over),
     })
 }
 

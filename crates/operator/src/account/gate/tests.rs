@@ -302,7 +302,14 @@ async fn at_a_takeover_what_was_read_live_counts_unless_the_ledger_has_it() {
         listed("unseen", true),
     ];
     scene.gate.taken_over(1, all);
-    assert_eq!(scene.gate.moment("tenant-acme").in_flight.len(), 2);
+    assert_eq!(
+        scene
+            .books
+            .moment("tenant-acme", &scene.gate.desk())
+            .in_flight
+            .len(),
+        2
+    );
     assert!(admitted(
         &scene.gate.ask(request("a"), "a").await.expect("an answer")
     ));

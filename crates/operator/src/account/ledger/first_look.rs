@@ -13,6 +13,17 @@ use holdfast_core::quota::transitions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// UIDs of Backups that records refer to and that do not exist; none while their list is not whole.
+pub fn gone_backups(account: &Account) -> BTreeSet<Arc<str>> {
+    if !account.world.is_synced(&Kind::Backup) {
+        return BTreeSet::new();
+    }
+    account.book.read(|ledger| {
+        let gone = ledger.backup_uids().filter(|uid| !account.world.has_backup(uid));
+        gone.map(Arc::from).collect()
+    })
+}
+
 /// Looks, and queues what is not in order. Returns how much that is.
 pub fn first_look(account: &Account) -> usize {
     account.arrears.begin();
@@ -45,13 +56,8 @@ pub fn first_look(account: &Account) -> usize {
             owe(Item::Job(Arc::clone(&view.uid)));
         }
     }
-    if account.world.is_synced(&Kind::Backup) {
-        for uid in account.book.read(|ledger| {
-            let unlisted = ledger.backup_uids().filter(|uid| !account.world.has_backup(uid));
-            unlisted.map(str::to_owned).collect::<Vec<_>>()
-        }) {
-            owe(Item::Backup(uid.into()));
-        }
+    for uid in gone_backups(account) {
+        owe(Item::Backup(uid));
     }
     if account.world.is_synced(&Kind::Job) {
         for uid in account.book.read(|ledger| {

@@ -15,7 +15,7 @@ use super::world::Kind;
 use super::world::views::{BackupView, JobView, StrategyRef};
 use crate::context::Error;
 use crate::runtime::queue::Next;
-pub use first_look::first_look;
+pub use first_look::{first_look, gone_backups};
 use holdfast_api::{Backup, names};
 use holdfast_core::quota::driver::{self, RunState};
 use holdfast_core::quota::runs::{self, DriverRun, Phase, Platform, ResultLookup, RunFact};

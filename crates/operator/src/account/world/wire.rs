@@ -64,11 +64,7 @@ fn shared(text: Option<String>) -> Arc<str> {
 }
 
 fn application(reference: TypedRef) -> Arc<Application> {
-    Arc::new(Application {
-        group: reference.application_group().to_owned(),
-        kind: reference.kind,
-        name: reference.name,
-    })
+    Arc::new(Application::from(&reference))
 }
 
 /// A strategy as an object names it.
