@@ -1,7 +1,10 @@
 //! The way to the cluster, with the caller's kubeconfig, and errors in words.
 
 use anyhow::{Context, Result, anyhow};
-use kube::api::ListParams;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Config, Resource};
@@ -31,6 +34,43 @@ pub struct Connection {
     pub client: Client,
     /// The namespace that was chosen.
     pub namespace: String,
+}
+
+impl Connection {
+    /// Asks for each right in turn and fails with the sentence beside the first one that is missing. Where one may not
+    /// even ask, the write itself is the question.
+    ///
+    /// # Errors
+    /// The sentence, or that the API server could not be asked.
+    pub async fn need(&self, rights: impl IntoIterator<Item = (ResourceAttributes, String)>) -> Result<()> {
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        for (right, missing) in rights {
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(right),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            match api.create(&PostParams::default(), &review).await {
+                Ok(answer) if answer.status.as_ref().is_some_and(|status| !status.allowed) => {
+                    return Err(failure(Code::Forbidden, missing));
+                }
+                Ok(_) => {}
+                Err(error) if Asked::forbidden(&error) => return Ok(()),
+                Err(error) => {
+                    let asked = Asked {
+                        verb: "create",
+                        plural: "selfsubjectaccessreviews",
+                        name: None,
+                        namespace: None,
+                    };
+                    return Err(asked.failed(error));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Args {

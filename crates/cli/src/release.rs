@@ -9,16 +9,13 @@ use anyhow::{Context as _, Result, anyhow};
 use holdfast_api::shared::RepositoryKind;
 use holdfast_api::{ClusterRepository, Repository, names};
 use jiff::Timestamp;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::connect::{Asked, Connection};
-use crate::failure::{Code, failure};
 use crate::style::Style;
 use crate::waves::{Output, Wave};
 use crate::{MANAGER, ask, chosen};
@@ -127,41 +124,18 @@ fn question(wave: &Wave, value: &str) -> String {
 
 /// Asks the API server first, to name the missing right kindly.
 async fn may(connection: &Connection, wave: &Wave) -> Result<()> {
-    for verb in ["acknowledge", "patch"] {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(names::GROUP.to_owned()),
-                    resource: Some(wave.plural().to_owned()),
-                    name: Some(wave.name.clone()),
-                    namespace: wave.namespace.clone(),
-                    verb: Some(verb.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
+    let rights = ["acknowledge", "patch"].map(|verb| {
+        let attributes = ResourceAttributes {
+            group: Some(names::GROUP.to_owned()),
+            resource: Some(wave.plural().to_owned()),
+            name: Some(wave.name.clone()),
+            namespace: wave.namespace.clone(),
+            verb: Some(verb.to_owned()),
+            ..ResourceAttributes::default()
         };
-        let api: Api<SelfSubjectAccessReview> = Api::all(connection.client.clone());
-        match api.create(&PostParams::default(), &review).await {
-            Ok(answer) if answer.status.as_ref().is_some_and(|s| !s.allowed) => {
-                return Err(failure(Code::Forbidden, missing(wave, verb)));
-            }
-            Ok(_) => {}
-            // Then the write itself is the question.
-            Err(error) if Asked::forbidden(&error) => return Ok(()),
-            Err(error) => {
-                let asked = Asked {
-                    verb: "create",
-                    plural: "selfsubjectaccessreviews",
-                    name: None,
-                    namespace: None,
-                };
-                return Err(asked.failed(error));
-            }
-        }
-    }
-    Ok(())
+        (attributes, missing(wave, verb))
+    });
+    connection.need(rights).await
 }
 
 fn missing(wave: &Wave, verb: &str) -> String {

@@ -3,6 +3,7 @@
 //! **Promises.** Every error has a class to decide by and a sentence to read: what failed, why, what to do next.
 
 use std::fmt;
+use std::path::Path;
 
 /// What kind of failure it is; decisions rest on this, never on the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +40,26 @@ impl EngineError {
             class,
             message: format!("{what}: {why}. {next}"),
         }
+    }
+
+    /// The repository's directory cannot be read.
+    pub(crate) fn unreadable(root: &Path, cause: &std::io::Error) -> Self {
+        Self::new(
+            ErrorClass::Unreachable,
+            format!("the repository's directory {} cannot be read", root.display()),
+            cause,
+            "Check that the volume is mounted and readable for the mover's user",
+        )
+    }
+
+    /// A snapshot cannot be restored.
+    pub(crate) fn not_restored(why: impl fmt::Display) -> Self {
+        Self::new(
+            ErrorClass::Failed,
+            "the snapshot cannot be restored",
+            why,
+            "Check the snapshot's id and the target",
+        )
     }
 
     /// The class.

@@ -3,14 +3,11 @@
 use anyhow::{Result, anyhow};
 use holdfast_api::names;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Api;
 use kube::api::PostParams;
 
 use crate::connect::{Asked, Connection};
-use crate::failure::{Code, failure};
 
 /// A verb on a kind of the ledger.
 #[derive(Debug, Clone, Copy)]
@@ -55,41 +52,18 @@ pub async fn who(connection: &Connection) -> Result<String> {
 
 /// Fails with a sentence that names the first right that is missing on `name`.
 pub async fn need(connection: &Connection, what: &str, name: &str, rights: &[Right]) -> Result<()> {
-    let api: Api<SelfSubjectAccessReview> = Api::all(connection.client.clone());
-    for right in rights {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(names::LEDGER_GROUP.to_owned()),
-                    resource: Some(right.plural.to_owned()),
-                    subresource: right.subresource.map(str::to_owned),
-                    name: Some(name.to_owned()),
-                    verb: Some(right.verb.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
+    let rights = rights.iter().map(|right| {
+        let attributes = ResourceAttributes {
+            group: Some(names::LEDGER_GROUP.to_owned()),
+            resource: Some(right.plural.to_owned()),
+            subresource: right.subresource.map(str::to_owned),
+            name: Some(name.to_owned()),
+            verb: Some(right.verb.to_owned()),
+            ..ResourceAttributes::default()
         };
-        match api.create(&PostParams::default(), &review).await {
-            Ok(answer) if answer.status.as_ref().is_some_and(|status| !status.allowed) => {
-                return Err(failure(Code::Forbidden, missing(what, name, *right)));
-            }
-            Ok(_) => {}
-            // Then the write itself is the question.
-            Err(error) if Asked::forbidden(&error) => return Ok(()),
-            Err(error) => {
-                let asked = Asked {
-                    verb: "create",
-                    plural: "selfsubjectaccessreviews",
-                    name: None,
-                    namespace: None,
-                };
-                return Err(asked.failed(error));
-            }
-        }
-    }
-    Ok(())
+        (attributes, missing(what, name, *right))
+    });
+    connection.need(rights).await
 }
 
 /// The sentence.

@@ -82,18 +82,12 @@ impl Connection {
 
     pub(super) fn restore_to(&self, id: &str, to: &Path) -> Result<(), EngineError> {
         const WHAT: &str = "the snapshot cannot be restored";
-        let refused = |why: String| {
-            EngineError::new(
-                ErrorClass::Failed,
-                WHAT,
-                why,
-                "Check the snapshot's id and the target",
-            )
-        };
         if !output::is_manifest_id(id) || self.list()?.find(id).is_none() {
-            return Err(refused(format!("there is no readable snapshot `{id}`")));
+            return Err(EngineError::not_restored(format!(
+                "there is no readable snapshot `{id}`"
+            )));
         }
-        let to = std::path::absolute(to).map_err(|cause| refused(cause.to_string()))?;
+        let to = std::path::absolute(to).map_err(|cause| EngineError::not_restored(cause.to_string()))?;
         let arguments: [OsString; 4] = ["snapshot".into(), "restore".into(), id.into(), to.into()];
         self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
         Ok(())

@@ -34,21 +34,12 @@ pub(super) enum Place {
     Foreign(String),
 }
 
-fn unreadable(root: &Path, cause: &io::Error) -> EngineError {
-    EngineError::new(
-        ErrorClass::Unreachable,
-        format!("the repository's directory {} cannot be read", root.display()),
-        cause,
-        "Check that the volume is mounted and readable for the mover's user",
-    )
-}
-
 /// Reads the directory and judges it.
 ///
 /// # Errors
 /// [`ErrorClass::Unreachable`] when it cannot be read.
 pub(super) fn look(root: &Path) -> Result<Place, EngineError> {
-    judge(root).map_err(|cause| unreadable(root, &cause))
+    judge(root).map_err(|cause| EngineError::unreadable(root, &cause))
 }
 
 fn judge(root: &Path) -> io::Result<Place> {
@@ -104,7 +95,7 @@ pub(super) fn there(root: &Path) -> Result<(), EngineError> {
         Place::LostFormat => "its file `kopia.repository.f` is gone",
         Place::Foreign(_) => "it holds only other files",
     };
-    Err(unreadable(root, &io::Error::other(gone)))
+    Err(EngineError::unreadable(root, &io::Error::other(gone)))
 }
 
 /// Clears the way for a creation, and makes the directory.
@@ -134,12 +125,12 @@ pub(super) fn prepare(root: &Path) -> Result<(), EngineError> {
             );
         }
     }
-    fs::create_dir_all(root).map_err(|cause| unreadable(root, &cause))?;
+    fs::create_dir_all(root).map_err(|cause| EngineError::unreadable(root, &cause))?;
     for name in BEFORE_FORMAT {
         match fs::remove_file(root.join(name)) {
             Ok(()) => {}
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-            Err(cause) => return Err(unreadable(root, &cause)),
+            Err(cause) => return Err(EngineError::unreadable(root, &cause)),
         }
     }
     Ok(())

@@ -28,20 +28,16 @@ impl Connection {
     /// Writes the content of a snapshot's source below `to`.
     pub(super) fn restore_to(&self, id: SnapshotId, to: &Path) -> Result<(), EngineError> {
         const WHAT: &str = "the snapshot cannot be restored";
-        let refused = |why: String| {
-            EngineError::new(
-                ErrorClass::Failed,
-                WHAT,
-                why,
-                "Check the snapshot's id and the target",
-            )
-        };
         let Some(target) = to.to_str() else {
-            return Err(refused("the target's path is not valid UTF-8".to_owned()));
+            return Err(EngineError::not_restored(
+                "the target's path is not valid UTF-8".to_owned(),
+            ));
         };
         let name = super::hex(id);
         if self.list()?.find(&name).is_none() {
-            return Err(refused(format!("there is no readable snapshot `{name}`")));
+            return Err(EngineError::not_restored(format!(
+                "there is no readable snapshot `{name}`"
+            )));
         }
         let file: SnapshotFile = self.opened.get_file(&id).map_err(|e| failed(WHAT, &e))?;
         let source = convert::info(name, &file).source.path;

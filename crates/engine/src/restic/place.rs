@@ -33,16 +33,7 @@ pub(super) enum Place {
 /// # Errors
 /// [`ErrorClass::Unreachable`] when it cannot be read.
 pub(super) fn look(root: &Path) -> Result<Place, EngineError> {
-    judge(root).map_err(|cause| unreadable(root, &cause))
-}
-
-fn unreadable(root: &Path, cause: &io::Error) -> EngineError {
-    EngineError::new(
-        ErrorClass::Unreachable,
-        format!("the repository's directory {} cannot be read", root.display()),
-        cause,
-        "Check that the volume is mounted and readable for the mover's user",
-    )
+    judge(root).map_err(|cause| EngineError::unreadable(root, &cause))
 }
 
 fn judge(root: &Path) -> io::Result<Place> {
@@ -116,7 +107,7 @@ pub(super) fn prepare(root: &Path) -> Result<(), EngineError> {
     match fs::remove_dir_all(&keys) {
         Ok(()) => Ok(()),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(cause) => Err(unreadable(&keys, &cause)),
+        Err(cause) => Err(EngineError::unreadable(&keys, &cause)),
     }
 }
 
