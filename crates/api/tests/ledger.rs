@@ -8,7 +8,7 @@ use holdfast_core::quota::capability::{CAREFUL, in_force};
 use holdfast_core::quota::record::{
     Application, BackupEntry, JobEntry, ListingEntry, Reason, Record, Size, SizeSource, State, Subject, Times,
 };
-use holdfast_core::quota::{Identity, Location, StrategyKind, Thing};
+use holdfast_core::quota::{DeclaredBy, Identity, Location, StrategyKind, Thing};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -169,6 +169,7 @@ fn a_record_whose_status_was_never_written_is_charged_or_in_flight() {
         let read = record(&through(&object));
         assert_eq!(read.size, Size::UNKNOWN, "never zero");
         assert_eq!(read.in_force.capabilities, CAREFUL);
+        assert_eq!(read.in_force.from, DeclaredBy::Unwritten);
         assert_eq!(read.backups.len(), usize::from(backups));
         read.state
     };

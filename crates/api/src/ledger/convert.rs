@@ -122,7 +122,7 @@ pub fn status(record: &Record) -> ArtifactStatus {
         capabilities_from: match record.in_force.from {
             DeclaredBy::BuiltIn => CapabilitiesFrom::BuiltIn,
             DeclaredBy::Annotation => CapabilitiesFrom::Annotation,
-            DeclaredBy::Unknown => CapabilitiesFrom::Unknown,
+            DeclaredBy::Unknown | DeclaredBy::Unwritten => CapabilitiesFrom::Unknown,
         },
         backup_count: u32::try_from(backups.len()).unwrap_or(u32::MAX),
         backups: backups.into_iter().take(BACKUPS_TOLD).map(recorded).collect(),
@@ -174,6 +174,7 @@ pub fn record(artifact: &Artifact) -> Record {
     let spec = &artifact.spec;
     let created = artifact.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let subject = subject(spec);
+    let is_written = artifact.status.is_some();
     let status = artifact
         .status
         .clone()
@@ -196,7 +197,8 @@ pub fn record(artifact: &Artifact) -> Record {
             from: match status.capabilities_from {
                 CapabilitiesFrom::BuiltIn => DeclaredBy::BuiltIn,
                 CapabilitiesFrom::Annotation => DeclaredBy::Annotation,
-                CapabilitiesFrom::Unknown => DeclaredBy::Unknown,
+                CapabilitiesFrom::Unknown if is_written => DeclaredBy::Unknown,
+                CapabilitiesFrom::Unknown => DeclaredBy::Unwritten,
             },
         },
         backups: status

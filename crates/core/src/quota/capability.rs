@@ -112,6 +112,8 @@ words! {
         Annotation => "annotation",
         /// Nobody: [`CAREFUL`].
         Unknown => "unknown",
+        /// It was never written down: [`CAREFUL`], until a Backup is seen again.
+        Unwritten => "unwritten",
     }
 }
 

@@ -6,7 +6,7 @@
 //! **Assumes.** Backups and BackupJobs are shown in any order, again after a restart, and their disappearance either
 //! by an event or by comparing records with a complete list ([`gone_since`]).
 
-use super::capability::{Capabilities, Deletion, InForce};
+use super::capability::{Capabilities, DeclaredBy, Deletion, InForce};
 use super::identity::{self, Identity, StrategyKind};
 use super::ledger::{Change, Ledger};
 use super::record::{Application, BackupEntry, Reason, Record, RemoveReason, Size, State, Subject, Times};
@@ -159,6 +159,7 @@ fn seen_at(
     };
     let mut renewed = Record {
         namespace_uid: fact.namespace_uid.clone().or(renewed.namespace_uid),
+        in_force: written(renewed.in_force, fact.in_force),
         ..renewed
     };
     if !known {
@@ -211,6 +212,14 @@ fn first_seen(fact: &BackupFact, identity: Identity, name: &str, now: Timestamp)
             ..Times::default()
         },
         listing: None,
+    }
+}
+
+/// What a record whose status was never written says of its driver is nobody's word: it stands in for what follows.
+fn written(recorded: InForce, seen: InForce) -> InForce {
+    match recorded.from {
+        DeclaredBy::Unwritten => seen,
+        DeclaredBy::BuiltIn | DeclaredBy::Annotation | DeclaredBy::Unknown => recorded,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What Backups, drivers and administrators do to records, as sentences.
 
 use crate::support::*;
+use holdfast_core::quota::capability::CAREFUL;
 use holdfast_core::quota::ledger::{Change, Start, start};
 use holdfast_core::quota::record::{Reason, SizeSource, State};
 use holdfast_core::quota::transitions::*;
-use holdfast_core::quota::{Deletion, Ledger};
+use holdfast_core::quota::{DeclaredBy, Deletion, InForce, Ledger};
 use std::collections::BTreeSet;
 
 #[test]
@@ -315,6 +316,31 @@ fn of_two_drivers_over_one_artifact_the_one_that_proves_less_decides() {
         delete(&mut ledger, fact, 2);
     }
     assert_eq!(of(&ledger, &late).reason, Reason::NotPurged);
+}
+
+/// Of a record only the first of two writes was made, and the next thing seen is another Backup over its artifact.
+#[test]
+fn what_was_never_written_of_a_driver_is_taken_from_the_next_backup_seen() {
+    let (mut ledger, facts) = three_over_one();
+    let mut record = of(&ledger, &facts[0]).clone();
+    record.backups.retain(|uid, _| *uid == facts[0].uid);
+    for (from, expected) in [
+        (DeclaredBy::Unwritten, Reason::NotPurged),
+        (DeclaredBy::Unknown, Reason::CapabilityUnknown),
+    ] {
+        for seen in [&facts[0], &facts[1]] {
+            record.in_force = InForce {
+                capabilities: CAREFUL,
+                from,
+            };
+            ledger = Ledger::of([record.clone()]);
+            see(&mut ledger, seen, 1);
+            for fact in [&facts[0], &facts[1]] {
+                delete(&mut ledger, fact, 2);
+            }
+            assert_eq!(of(&ledger, seen).reason, expected, "{from:?} {}", seen.name);
+        }
+    }
 }
 
 #[test]

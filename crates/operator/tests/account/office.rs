@@ -1,6 +1,6 @@
 //! The operator's half in this process, and a tenant's namespace with backups in it.
 
-use super::lab::{COUNT, Lab, SIZE};
+use super::lab::{COUNT, Lab, PATIENCE, SIZE};
 use holdfast_api::backups::{Backup, BackupJob};
 use holdfast_api::ledger::{Artifact, ArtifactState};
 use holdfast_api::names;
@@ -414,10 +414,40 @@ impl Tenant {
     /// Waits until the records are in exactly these states.
     pub async fn until_states(&self, expected: &[(&str, usize)]) {
         let expected: BTreeMap<String, usize> = expected.iter().map(|(s, n)| ((*s).to_owned(), *n)).collect();
-        let what = format!("records to be {expected:?}");
-        self.lab
-            .until(&what, async || self.states().await == expected)
-            .await;
+        let started = std::time::Instant::now();
+        loop {
+            let now = self.states().await;
+            if now == expected {
+                return;
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "waited {PATIENCE:?} for records to be {expected:?}; they are {now:?}: {:#?}\n{}",
+                self.records().await,
+                self.known(),
+            );
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// What the operator knows of the namespace, for a test that fails.
+    fn known(&self) -> String {
+        let account = self.office.account();
+        let backups = account.world.backups();
+        let backups: Vec<_> = backups
+            .iter()
+            .filter(|backup| &*backup.namespace == self.namespace())
+            .map(|backup| (&backup.name, &backup.uid))
+            .collect();
+        let records: Vec<_> = account
+            .book
+            .read(|ledger| ledger.of_namespace(self.namespace()).cloned().collect());
+        format!(
+            "Backups known: {backups:?}\nrecords known: {records:#?}\nowed: {}, queued: {}, waits for {:?}",
+            account.arrears.len(),
+            account.items.len(),
+            account.world.waits_for(),
+        )
     }
 
     /// Events about an object of the namespace, by reason.

@@ -2,9 +2,11 @@
 
 use super::lab::SIZE;
 use super::office::Tenant;
+use holdfast_api::ledger::CapabilitiesFrom;
 use holdfast_api::{Artifact, names};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use std::time::Duration;
 
 /// Ledger 7.
@@ -40,6 +42,50 @@ async fn what_was_deleted_and_created_while_nobody_looked_is_found() {
         ])
         .await;
     tenant.until_used("7Mi", "3").await;
+    tenant.end().await;
+}
+
+/// A leader that died between the two writes of a record leaves one that says nothing of its driver.
+#[tokio::test]
+async fn a_record_whose_status_was_never_written_gets_it_from_its_backup() {
+    let Some(tenant) = Tenant::alone("halfway").await else {
+        return;
+    };
+    tenant.quota().await;
+    tenant.etcd("one", 3).await;
+    tenant.until_used("3Mi", "1").await;
+    tenant.office.stop();
+    let records: Api<Artifact> = Api::all(tenant.lab.client.clone());
+    let mut record = tenant.records().await.remove(0);
+    let name = record.metadata.name.clone().expect("a name");
+    records
+        .delete(&name, &DeleteParams::default())
+        .await
+        .expect("deleted");
+    record.metadata = ObjectMeta {
+        name: Some(name),
+        labels: record.metadata.labels,
+        ..ObjectMeta::default()
+    };
+    record.status = None;
+    records
+        .create(&PostParams::default(), &record)
+        .await
+        .expect("created");
+    tenant.office.start();
+    tenant
+        .lab
+        .until("its status to be written", async || {
+            tenant.records().await.iter().any(|record| {
+                record.status.as_ref().is_some_and(|status| {
+                    status.capabilities_from == CapabilitiesFrom::BuiltIn
+                        && status.size_bytes == Some(3 << 20)
+                })
+            })
+        })
+        .await;
+    tenant.delete_backup("one").await;
+    tenant.until_states(&[("Retained NotPurged", 1)]).await;
     tenant.end().await;
 }
 

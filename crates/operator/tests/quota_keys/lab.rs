@@ -20,7 +20,7 @@ pub const MANAGER: &str = "holdfast-quota";
 pub const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// What is waited for takes a few seconds; a machine that does much else is given ten times that.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One test at a time pauses or restarts the controller manager.
 static CONTROLLER_MANAGER_IS_MINE: Mutex<()> = Mutex::const_new(());
