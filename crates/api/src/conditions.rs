@@ -36,6 +36,8 @@ pub const STATUS_LOST: &str = "StatusLost";
 pub const CREDENTIALS_AVAILABLE: &str = "CredentialsAvailable";
 /// Snapshot: the source claim exists.
 pub const SOURCE_PVC_AVAILABLE: &str = "SourcePvcAvailable";
+/// Restore: what its source and target name is there.
+pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 
 /// Longest condition message the API server takes, in bytes.
 pub const MESSAGE_LIMIT: usize = 32_768;

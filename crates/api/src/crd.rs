@@ -7,8 +7,8 @@
 use crate::strategies::{Altinity, CNPG, Etcd, FoundationDB, Job, MariaDB, MongoDB, Velero};
 use crate::unsupported::{self, Shape, Unsupported};
 use crate::{
-    Artifact, Backup, BackupClass, BackupJob, BackupStore, ClusterRepository, Plan, Repository, RestoreJob,
-    Snapshot, SnapshotPolicy, SnapshotSchedule,
+    Artifact, Backup, BackupClass, BackupJob, BackupStore, ClusterRepository, Plan, Repository, Restore,
+    RestoreJob, Snapshot, SnapshotPolicy, SnapshotSchedule,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -211,6 +211,70 @@ pub mod rules {
         "backupClassName is immutable",
     )];
 
+    /// Of a Restore.
+    pub const RESTORE: &[Rule] = &[
+        rule(
+            "spec.source",
+            "(has(self.snapshotRef) ? 1 : 0) + (has(self.fromPolicy) ? 1 : 0) + (has(self.identity) ? 1 : 0) == 1",
+            "spec.source needs exactly one of snapshotRef, fromPolicy, identity",
+        ),
+        rule(
+            "spec.target",
+            "(has(self.pvc) ? 1 : 0) + (has(self.pvcRef) ? 1 : 0) + (has(self.populator) ? 1 : 0) == 1",
+            "spec.target needs exactly one of pvc, pvcRef, populator",
+        ),
+        rule(
+            "spec",
+            "!has(self.source.identity) || has(self.repository)",
+            "spec.repository is required with source.identity: name the repository",
+        ),
+        rule(
+            "spec",
+            "!has(self.source.snapshotRef) || !has(self.repository)",
+            "spec.repository is not used with source.snapshotRef, whose Snapshot names it: remove it",
+        ),
+        rule(
+            "spec.repository",
+            "self.kind != 'ClusterRepository' || !has(self.__namespace__)",
+            "spec.repository.namespace is not allowed with kind ClusterRepository: remove it",
+        ),
+        rule(
+            "spec.source.identity",
+            "!has(self.snapshotID) || (!has(self.asOf) && self.offset == 0)",
+            "spec.source.identity.snapshotID names one snapshot: remove asOf and offset",
+        ),
+        rule(
+            "spec.options",
+            "!(has(self.skipExisting) && self.skipExisting && ((has(self.overwriteFiles) && self.overwriteFiles) || self.enableFileDeletion))",
+            "spec.options.skipExisting keeps what is there: remove it, or overwriteFiles and enableFileDeletion",
+        ),
+        rule(
+            "spec.options",
+            "!(has(self.writeSparseFiles) && self.writeSparseFiles && ((has(self.overwriteFiles) && self.overwriteFiles) || self.enableFileDeletion))",
+            "spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles and enableFileDeletion",
+        ),
+        rule(
+            "spec.policy",
+            r"!has(self.waitTimeout) || self.waitTimeout.matches('^([0-9]+(s|m|h))+$')",
+            "spec.policy.waitTimeout is a duration such as 90s, 5m or 1h30m",
+        ),
+        rule(
+            "spec.target.pvc",
+            r"!has(self.capacity) || self.capacity.matches('^[1-9][0-9]*(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$')",
+            "spec.target.pvc.capacity is a size such as 5Gi",
+        ),
+        rule(
+            "spec.target.pvc",
+            "!has(self.accessModes) || self.accessModes.all(m, m in ['ReadWriteOnce', 'ReadWriteMany', 'ReadWriteOncePod'])",
+            "spec.target.pvc.accessModes are of ReadWriteOnce, ReadWriteMany and ReadWriteOncePod: a restore writes",
+        ),
+        rule(
+            "spec",
+            "self == oldSelf || (has(self.target.populator) && has(oldSelf.target.populator))",
+            "spec never changes unless the target is populator: a Restore is one restore. Make a new one",
+        ),
+    ];
+
     /// Of a Snapshot.
     pub const SNAPSHOT: &[Rule] = &[rule(
         "spec",
@@ -234,6 +298,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         finish(SnapshotPolicy::crd(), unsupported::POLICY, rules::POLICY),
         finish(SnapshotSchedule::crd(), unsupported::SCHEDULE, rules::SCHEDULE),
         finish(Snapshot::crd(), unsupported::SNAPSHOT, rules::SNAPSHOT),
+        finish(Restore::crd(), unsupported::RESTORE, rules::RESTORE),
         finish(Artifact::crd(), &[], rules::ARTIFACT),
         finish(BackupStore::crd(), &[], rules::STORE),
     ]
@@ -420,7 +485,7 @@ mod tests {
 
     #[test]
     fn every_refused_field_is_in_the_schema() {
-        let tables: [(&str, Vec<Unsupported>); 7] = [
+        let tables: [(&str, Vec<Unsupported>); 8] = [
             ("repositories", unsupported::REPOSITORY.to_vec()),
             (
                 "clusterrepositories",
@@ -429,6 +494,7 @@ mod tests {
             ("snapshotpolicies", unsupported::POLICY.to_vec()),
             ("snapshotschedules", unsupported::SCHEDULE.to_vec()),
             ("snapshots", unsupported::SNAPSHOT.to_vec()),
+            ("restores", unsupported::RESTORE.to_vec()),
             ("artifacts", Vec::new()),
             ("backupstores", Vec::new()),
         ];

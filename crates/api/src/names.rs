@@ -82,6 +82,14 @@ pub const OP_BACKUP: &str = "snapshot-backup";
 pub const OP_BOOTSTRAP: &str = "repository-bootstrap";
 /// Value of [`OP_LABEL`] on listing Jobs.
 pub const OP_LIST: &str = "repository-list";
+/// Value of [`OP_LABEL`] on restore Jobs.
+pub const OP_RESTORE: &str = "restore";
+/// Value of [`OP_LABEL`] on Jobs that look up which snapshot a restore is of.
+pub const OP_RESOLVE: &str = "restore-resolve";
+/// Annotation on a claim that a Restore made: its UID.
+pub const MADE_BY_RESTORE: &str = "kopiur.home-operations.com/made-by-restore";
+/// Prefix of the claims that are filled in the place of another (with its UID after it).
+pub const PRIME_PREFIX: &str = "holdfast-prime-";
 /// Label on batch Jobs: repository name cut to 40 characters and a hash of its full key.
 pub const DELETE_REPO_LABEL: &str = "kopiur.home-operations.com/delete-repo";
 /// Label on a mover Job: UID of the object it works for.

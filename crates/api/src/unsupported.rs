@@ -210,3 +210,59 @@ pub const SNAPSHOT: &[Unsupported] = &[
         DROP,
     ),
 ];
+
+/// Of a Restore.
+pub const RESTORE: &[Unsupported] = &[
+    no("spec", "mover", DROP),
+    no(
+        "spec",
+        "credentialProjection",
+        "put the Secret into this namespace",
+    ),
+    typed(
+        Shape::String,
+        "spec.source.snapshotRef",
+        "namespace",
+        "put the Restore into the Snapshot's namespace",
+    ),
+    typed(
+        Shape::String,
+        "spec.source.fromPolicy",
+        "namespace",
+        "put the Restore into the policy's namespace",
+    ),
+    no(
+        "spec.target",
+        "stream",
+        "restore to a claim, and read it from there",
+    ),
+    typed(
+        Shape::String,
+        "spec.target.pvcRef",
+        "namespace",
+        "put the Restore into the claim's namespace",
+    ),
+    typed(Shape::Boolean, "spec.options", "writeFilesAtomically", DROP),
+    typed(Shape::Integer, "spec.options", "parallel", ENGINE),
+    typed(Shape::Boolean, "spec.options", "skipPermissions", DROP),
+    typed(Shape::Boolean, "spec.options", "skipTimes", DROP),
+    typed(
+        Shape::Boolean,
+        "spec.options",
+        "overwriteDirectories",
+        "use spec.options.overwriteFiles",
+    ),
+    typed(
+        Shape::Boolean,
+        "spec.options",
+        "overwriteSymlinks",
+        "use spec.options.overwriteFiles, which replaces links too",
+    ),
+    typed(Shape::Boolean, "spec.options", "ignoreErrors", DROP),
+    typed(
+        Shape::Integer,
+        "spec.failurePolicy",
+        "podStartupDeadlineSeconds",
+        DROP,
+    ),
+];

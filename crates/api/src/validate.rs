@@ -8,6 +8,10 @@ use crate::repository::{
     AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
     FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, SlidingWindow,
 };
+use crate::restore::{
+    ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
+    RestorePolicy, RestoreSource, RestoreSpec, RestoreTarget, SnapshotRef,
+};
 use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
 use crate::shared::{
     CascadePolicy, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef, RepositoryKind, RepositoryRef,
@@ -481,6 +485,204 @@ pub fn snapshot(spec: &SnapshotSpec) -> Vec<Refusal> {
     no.0
 }
 
+/// Refusals of a Restore's spec.
+#[must_use]
+pub fn restore(spec: &RestoreSpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let RestoreSpec {
+        source,
+        target,
+        repository,
+        options,
+        policy,
+        failure_policy,
+        mover,
+        credential_projection,
+    } = spec;
+    let table = unsupported::RESTORE;
+    no.not_yet(table, "spec.mover", mover.as_ref());
+    no.not_yet(table, "spec.credentialProjection", credential_projection.as_ref());
+    restore_source_into(&mut no, source, repository.as_ref());
+    restore_target_into(&mut no, target);
+    if let Some(options) = options {
+        restore_options_into(&mut no, options);
+    }
+    if let Some(RestorePolicy {
+        on_missing_snapshot,
+        wait_timeout,
+    }) = policy
+    {
+        match on_missing_snapshot {
+            None | Some(OnMissingSnapshot::Fail | OnMissingSnapshot::Continue) => {}
+            Some(OnMissingSnapshot::Unknown) => {
+                no.say("spec.policy.onMissingSnapshot has a value of a newer release: update Holdfast");
+            }
+        }
+        if wait_timeout.as_deref().is_some_and(|t| duration(t).is_none()) {
+            no.say("spec.policy.waitTimeout is a duration such as 90s, 5m or 1h30m");
+        }
+    }
+    if let Some(FailurePolicy {
+        backoff_limit: _,
+        active_deadline_seconds: _,
+        pod_startup_deadline_seconds,
+    }) = failure_policy
+    {
+        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
+        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
+    }
+    no.0
+}
+
+fn restore_source_into(no: &mut Refusals, source: &RestoreSource, repository: Option<&RepositoryRef>) {
+    let table = unsupported::RESTORE;
+    let RestoreSource {
+        snapshot_ref,
+        from_policy,
+        identity,
+    } = source;
+    let set = [snapshot_ref.is_some(), from_policy.is_some(), identity.is_some()];
+    if set.into_iter().filter(|is| *is).count() != 1 {
+        no.say("spec.source needs exactly one of snapshotRef, fromPolicy, identity");
+    }
+    if let Some(SnapshotRef { name: _, namespace }) = snapshot_ref {
+        no.not_yet(table, "spec.source.snapshotRef.namespace", namespace.as_ref());
+        if repository.is_some() {
+            no.say("spec.repository is not used with source.snapshotRef, whose Snapshot names it: remove it");
+        }
+    }
+    if let Some(FromPolicy {
+        name: _,
+        offset: _,
+        as_of: _,
+        namespace,
+    }) = from_policy
+    {
+        no.not_yet(table, "spec.source.fromPolicy.namespace", namespace.as_ref());
+    }
+    if let Some(FromIdentity {
+        username: _,
+        hostname: _,
+        source_path: _,
+        snapshot_id,
+        as_of,
+        offset,
+    }) = identity
+    {
+        if repository.is_none() {
+            no.say("spec.repository is required with source.identity: name the repository");
+        }
+        if snapshot_id.is_some() && (as_of.is_some() || *offset != 0) {
+            no.say("spec.source.identity.snapshotID names one snapshot: remove asOf and offset");
+        }
+    }
+    if let Some(RepositoryRef {
+        kind,
+        name: _,
+        namespace,
+    }) = repository
+    {
+        match kind {
+            RepositoryKind::Repository => {}
+            RepositoryKind::ClusterRepository => {
+                if namespace.is_some() {
+                    no.say("spec.repository.namespace is not allowed with kind ClusterRepository: remove it");
+                }
+            }
+            RepositoryKind::Unknown => {
+                no.say("spec.repository.kind has a value of a newer release: update Holdfast");
+            }
+        }
+    }
+}
+
+/// Access modes that a restore can write through.
+const WRITABLE: [&str; 3] = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"];
+
+fn restore_target_into(no: &mut Refusals, target: &RestoreTarget) {
+    let table = unsupported::RESTORE;
+    let RestoreTarget {
+        pvc,
+        pvc_ref,
+        populator,
+        stream,
+    } = target;
+    no.not_yet(table, "spec.target.stream", stream.as_ref());
+    let set = [pvc.is_some(), pvc_ref.is_some(), populator.is_some()];
+    if set.into_iter().filter(|is| *is).count() != 1 {
+        no.say("spec.target needs exactly one of pvc, pvcRef, populator");
+    }
+    if let Some(NewClaim {
+        name: _,
+        storage_class_name: _,
+        capacity,
+        access_modes,
+    }) = pvc
+    {
+        if capacity.as_deref().is_some_and(|c| !is_size(c)) {
+            no.say("spec.target.pvc.capacity is a size such as 5Gi");
+        }
+        if access_modes.iter().any(|m| !WRITABLE.contains(&m.as_str())) {
+            no.say("spec.target.pvc.accessModes are of ReadWriteOnce, ReadWriteMany and ReadWriteOncePod: a restore writes");
+        }
+    }
+    if let Some(ClaimRef { name: _, namespace }) = pvc_ref {
+        no.not_yet(table, "spec.target.pvcRef.namespace", namespace.as_ref());
+    }
+    if let Some(Populator {}) = populator {}
+}
+
+/// A whole number above zero with a suffix that Kubernetes knows, or none.
+fn is_size(text: &str) -> bool {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffix = &text[digits.len()..];
+    let known = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T", "P"];
+    known.contains(&suffix)
+        && !digits.is_empty()
+        && !digits.starts_with('0')
+        && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn restore_options_into(no: &mut Refusals, options: &RestoreOptions) {
+    let RestoreOptions {
+        enable_file_deletion,
+        overwrite_files,
+        skip_existing,
+        ignore_permission_errors: _,
+        skip_owners: _,
+        write_sparse_files,
+        write_files_atomically,
+        parallel,
+        skip_permissions,
+        skip_times,
+        overwrite_directories,
+        overwrite_symlinks,
+        ignore_errors,
+    } = options;
+    for (field, value) in [
+        ("writeFilesAtomically", write_files_atomically),
+        ("parallel", parallel),
+        ("skipPermissions", skip_permissions),
+        ("skipTimes", skip_times),
+        ("overwriteDirectories", overwrite_directories),
+        ("overwriteSymlinks", overwrite_symlinks),
+        ("ignoreErrors", ignore_errors),
+    ] {
+        no.not_yet(
+            unsupported::RESTORE,
+            &format!("spec.options.{field}"),
+            value.as_ref(),
+        );
+    }
+    let overwrites = *overwrite_files == Some(true);
+    if *skip_existing == Some(true) && (overwrites || *enable_file_deletion) {
+        no.say("spec.options.skipExisting keeps what is there: remove it, or overwriteFiles and enableFileDeletion");
+    }
+    if *write_sparse_files == Some(true) && (overwrites || *enable_file_deletion) {
+        no.say("spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles and enableFileDeletion");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -539,6 +741,118 @@ mod tests {
             unsupported::SNAPSHOT,
             snapshot,
         );
+        for (base, other) in [
+            (restore_from("snapshotRef", "pvcRef"), ["fromPolicy", "pvcRef"]),
+            (restore_from("fromPolicy", "pvcRef"), ["snapshotRef", "pvcRef"]),
+            (restore_from("identity", "populator"), ["Ref", "fromPolicy"]),
+        ] {
+            let rows = unsupported::RESTORE.iter().copied();
+            let rows = rows.filter(|row| {
+                let in_other = other.iter().any(|o| row.parent.contains(o));
+                !in_other || row.parent == "spec.target.pvcRef" && base["target"]["pvcRef"].is_object()
+            });
+            let rows: Vec<Unsupported> = rows.collect();
+            check(&base, &rows, restore);
+        }
+    }
+
+    /// A Restore that is accepted.
+    fn restore_from(source: &str, target: &str) -> Value {
+        let mut spec = match source {
+            "snapshotRef" => json!({ "source": { "snapshotRef": { "name": "s" } } }),
+            "fromPolicy" => json!({ "source": { "fromPolicy": { "name": "p" } } }),
+            _ => json!({
+                "source": { "identity": { "username": "p", "hostname": "n" } },
+                "repository": { "name": "r" },
+            }),
+        };
+        spec["target"] = match target {
+            "pvc" => json!({ "pvc": { "name": "c" } }),
+            "pvcRef" => json!({ "pvcRef": { "name": "c" } }),
+            _ => json!({ "populator": {} }),
+        };
+        spec
+    }
+
+    #[test]
+    fn a_restore_has_one_source_and_one_target() {
+        let said = |spec: &Value| -> Vec<String> {
+            let spec: RestoreSpec = serde_json::from_value(spec.clone()).expect("decodes");
+            restore(&spec).into_iter().map(|r| r.0).collect()
+        };
+        for source in ["snapshotRef", "fromPolicy", "identity"] {
+            for target in ["pvc", "pvcRef", "populator"] {
+                assert_eq!(said(&restore_from(source, target)), [""; 0], "{source} {target}");
+            }
+        }
+        let base = restore_from("identity", "pvc");
+        for (path, value, word) in [
+            ("spec.source", json!({}), "spec.source needs exactly one"),
+            (
+                "spec.source.fromPolicy",
+                json!({ "name": "p" }),
+                "spec.source needs exactly one",
+            ),
+            ("spec.target", json!({}), "spec.target needs exactly one"),
+            (
+                "spec.target.populator",
+                json!({}),
+                "spec.target needs exactly one",
+            ),
+            ("spec.repository", Value::Null, "spec.repository is required"),
+            ("spec.repository.kind", json!("Other"), "newer release"),
+            (
+                "spec.repository",
+                json!({ "kind": "ClusterRepository", "name": "r", "namespace": "n" }),
+                "spec.repository.namespace is not allowed",
+            ),
+            (
+                "spec.source.identity",
+                json!({ "username": "p", "hostname": "n", "snapshotID": "x", "offset": 1 }),
+                "snapshotID names one snapshot",
+            ),
+            (
+                "spec.policy",
+                json!({ "waitTimeout": "5" }),
+                "spec.policy.waitTimeout",
+            ),
+            (
+                "spec.policy",
+                json!({ "onMissingSnapshot": "Ask" }),
+                "newer release",
+            ),
+            ("spec.target.pvc.capacity", json!("0"), "capacity is a size"),
+            ("spec.target.pvc.capacity", json!("5 Gi"), "capacity is a size"),
+            (
+                "spec.target.pvc.accessModes",
+                json!(["ReadOnlyMany"]),
+                "accessModes",
+            ),
+            (
+                "spec.options",
+                json!({ "overwriteFiles": true, "skipExisting": true }),
+                "skipExisting keeps what is there",
+            ),
+            (
+                "spec.options",
+                json!({ "enableFileDeletion": true, "skipExisting": true }),
+                "skipExisting keeps what is there",
+            ),
+            (
+                "spec.options",
+                json!({ "writeSparseFiles": true, "enableFileDeletion": true }),
+                "writeSparseFiles needs an empty target",
+            ),
+        ] {
+            let found = said(&with(&base, path, value));
+            assert!(found.iter().any(|said| said.contains(word)), "{path}: {found:?}");
+        }
+        let with_repository = with(
+            &restore_from("snapshotRef", "pvc"),
+            "spec.repository",
+            json!({ "name": "r" }),
+        );
+        assert!(said(&with_repository)[0].contains("whose Snapshot names it"));
     }
 
     #[test]

@@ -11,5 +11,6 @@ pub mod backoff;
 pub mod deletion;
 mod hash;
 pub mod quota;
+pub mod restore;
 pub mod retention;
 pub mod schedule;

@@ -7,6 +7,7 @@ mod account;
 mod crds;
 mod fields;
 mod reasons;
+mod restore;
 mod rules;
 mod values;
 
@@ -99,6 +100,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(values::readme(workspace)?);
     files.push(fields::page());
     files.push(reasons::page());
+    files.push(restore::page());
     files.push(rules::page());
     files.push(account::page());
     files.push(Generated {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use holdfast_api::{
-    ClusterRepository, Repository, Snapshot, SnapshotPolicy, SnapshotSchedule, names, validate,
+    ClusterRepository, Repository, Restore, Snapshot, SnapshotPolicy, SnapshotSchedule, names, validate,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,6 +44,7 @@ fn accepted(object: &Value) -> Result<()> {
         "SnapshotPolicy" => validate::policy(&read::<SnapshotPolicy>(object)?.spec),
         "SnapshotSchedule" => validate::schedule(&read::<SnapshotSchedule>(object)?.spec),
         "Snapshot" => validate::snapshot(&read::<Snapshot>(object)?.spec),
+        "Restore" => validate::restore(&read::<Restore>(object)?.spec),
         other => bail!("there is no kind {other}"),
     };
     if !refusals.is_empty() {

@@ -15,7 +15,7 @@ Every field of the interface is known. One that is not supported yet is refused 
 sentence that names it; none is accepted and ignored.
 "
     );
-    let kinds: [(&str, &str, &[Unsupported]); 5] = [
+    let kinds: [(&str, &str, &[Unsupported]); 6] = [
         ("Repository", "", unsupported::REPOSITORY),
         (
             "ClusterRepository",
@@ -25,6 +25,7 @@ sentence that names it; none is accepted and ignored.
         ("SnapshotPolicy", "", unsupported::POLICY),
         ("SnapshotSchedule", "", unsupported::SCHEDULE),
         ("Snapshot", "", unsupported::SNAPSHOT),
+        ("Restore", "", unsupported::RESTORE),
     ];
     for (kind, before, fields) in kinds {
         text.push_str(&format!(
@@ -53,6 +54,7 @@ fn rules() -> Vec<(&'static str, &'static str)> {
         ("SnapshotPolicy", rules::POLICY),
         ("SnapshotSchedule", rules::SCHEDULE),
         ("Snapshot", rules::SNAPSHOT),
+        ("Restore", rules::RESTORE),
         ("Artifact", rules::ARTIFACT),
         ("BackupStore", rules::STORE),
     ];

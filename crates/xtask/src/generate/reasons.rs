@@ -20,7 +20,8 @@ pub fn page() -> Generated {
         "{MARKDOWN_HEAD}# Conditions and reasons
 
 One word for each reason. The same word is the condition's reason, the event's reason, the metric's label and a
-heading on this page. How deletion works as a whole is in [protect.md](../protect.md).
+heading on this page; those of a Restore are on [their own](restore-reasons.md). How deletion works as a whole is in
+[protect.md](../protect.md).
 
 ## Conditions
 
@@ -93,7 +94,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 15] = [
+const CONDITIONS: [(&str, &str, &str); 16] = [
     (
         conditions::READY,
         "all kinds",
@@ -164,6 +165,11 @@ const CONDITIONS: [(&str, &str, &str); 15] = [
         conditions::SOURCE_PVC_AVAILABLE,
         "Snapshot",
         "The claim it backs up exists.",
+    ),
+    (
+        conditions::RESTORE_REFERENT_AVAILABLE,
+        "Restore",
+        "What its source and its target name is there.",
     ),
 ];
 

@@ -1,0 +1,32 @@
+//! Restores: which snapshot, what happens when there is none, and who may have which.
+//!
+//! **Promises.** The choice depends on nothing but what the repository lists and what was asked for, so that a second
+//! look over the same listing chooses the same. No rule here knows of waves, lanes, quotas or paused deletions: a
+//! restore waits for none of them. Every reason has one word ([`Reason`]).
+//!
+//! **Assumes.** The caller records a choice before it acts on it, and does not choose again.
+
+mod choose;
+mod missing;
+mod reason;
+
+pub use choose::{Candidate, Choice, Wanted, choose};
+pub use missing::{Missing, OnMissing, missing};
+pub use reason::{Means, Reason};
+
+/// Whether a namespace may restore what the repository records under this host name. A Repository is its namespace's
+/// own, with everything in it. In a ClusterRepository the host name is the namespace a snapshot belongs to
+/// (`docs/design.md` 3.7).
+#[must_use]
+pub fn may_restore(of_cluster: bool, hostname: &str, namespace: &str) -> bool {
+    !of_cluster || hostname == namespace
+}
+
+/// The smallest claim that is made without being told how large.
+pub const SMALLEST_CLAIM: u64 = 1 << 30;
+
+/// Bytes of a claim for a snapshot of this logical size: a quarter more, for what the file system itself needs.
+#[must_use]
+pub fn room_for(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 4).max(SMALLEST_CLAIM)
+}

@@ -1,0 +1,297 @@
+//! Why a Restore is where it is. The word is the reason of its conditions and events, and the anchor in the docs.
+
+/// What a reason means for the Restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// It goes on by itself.
+    Waits,
+    /// Work is under way.
+    Runs,
+    /// It is done.
+    Done,
+    /// It ended without the data; a person has to act.
+    Failed,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The snapshot is not there (yet).
+    SnapshotNotFound,
+    /// The Snapshot is being taken.
+    SnapshotNotReady,
+    /// The policy does not exist.
+    PolicyNotFound,
+    /// The policy is refused.
+    PolicyInvalid,
+    /// The repository object does not exist.
+    RepositoryNotFound,
+    /// The repository was never connected, or a person has to act on it.
+    RepositoryNotReady,
+    /// The namespace may not use it.
+    NamespaceNotAllowed,
+    /// The password Secret is not where the mover runs.
+    MissingCredentialsSecret,
+    /// The repository's claim is not where the mover runs.
+    MissingRepositoryClaim,
+    /// The claim to restore to does not exist.
+    TargetNotFound,
+    /// No claim asks for it.
+    WaitingForClaim,
+    /// The claim's class binds when a pod uses it, and none does.
+    WaitingForConsumer,
+    /// The filled volume is being handed over.
+    WaitingForVolume,
+    /// The repository could not be reached.
+    BackendUnreachable,
+    /// The namespace takes no Jobs.
+    NoPlaceToRun,
+    /// A Job of its name exists.
+    JobNameTaken,
+    /// The API server refuses the Job.
+    JobRefused,
+    /// Which snapshot it is is being looked up.
+    Resolving,
+    /// Files are being written.
+    Restoring,
+    /// Everything of the snapshot is in the target.
+    RestoreSucceeded,
+    /// There is no snapshot, and that is no failure.
+    NoSnapshot,
+    /// The claim was bound before, so there is nothing to fill.
+    TargetAlreadyBound,
+    /// The spec is refused.
+    InvalidSpec,
+    /// There is no snapshot.
+    SnapshotMissing,
+    /// The identity has snapshots of several paths.
+    AmbiguousIdentity,
+    /// The identity belongs to another namespace.
+    IdentityNotAllowed,
+    /// A claim of the name of the one to be made exists.
+    TargetExists,
+    /// The target holds files.
+    TargetNotEmpty,
+    /// The repository is another one than was recorded.
+    RepositoryReplaced,
+    /// Something could not be set that had to be.
+    NotAllSet,
+    /// The run failed.
+    RestoreFailed,
+    /// The claim was bound to another volume meanwhile.
+    PopulateHijacked,
+}
+
+impl Reason {
+    /// Every reason, in the order of the docs.
+    pub const ALL: [Self; 32] = [
+        Self::SnapshotNotFound,
+        Self::SnapshotNotReady,
+        Self::PolicyNotFound,
+        Self::PolicyInvalid,
+        Self::RepositoryNotFound,
+        Self::RepositoryNotReady,
+        Self::NamespaceNotAllowed,
+        Self::MissingCredentialsSecret,
+        Self::MissingRepositoryClaim,
+        Self::TargetNotFound,
+        Self::WaitingForClaim,
+        Self::WaitingForConsumer,
+        Self::WaitingForVolume,
+        Self::BackendUnreachable,
+        Self::NoPlaceToRun,
+        Self::JobNameTaken,
+        Self::JobRefused,
+        Self::Resolving,
+        Self::Restoring,
+        Self::RestoreSucceeded,
+        Self::NoSnapshot,
+        Self::TargetAlreadyBound,
+        Self::InvalidSpec,
+        Self::SnapshotMissing,
+        Self::AmbiguousIdentity,
+        Self::IdentityNotAllowed,
+        Self::TargetExists,
+        Self::TargetNotEmpty,
+        Self::RepositoryReplaced,
+        Self::NotAllSet,
+        Self::RestoreFailed,
+        Self::PopulateHijacked,
+    ];
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        self.words().0
+    }
+
+    /// What it means, and what ends it, for the docs.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        self.words().2
+    }
+
+    /// What it means for the Restore.
+    #[must_use]
+    pub fn means(self) -> Means {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, Means, &'static str) {
+        use Means::{Done, Failed, Runs, Waits};
+        match self {
+            Self::SnapshotNotFound => (
+                "SnapshotNotFound",
+                Waits,
+                "There is no such snapshot yet, and `spec.policy.waitTimeout` is not over. Looked for again every ten seconds.",
+            ),
+            Self::SnapshotNotReady => (
+                "SnapshotNotReady",
+                Waits,
+                "The Snapshot that is named is still being taken.",
+            ),
+            Self::PolicyNotFound => (
+                "PolicyNotFound",
+                Waits,
+                "The SnapshotPolicy that is named does not exist. Ends when it is created.",
+            ),
+            Self::PolicyInvalid => (
+                "PolicyInvalid",
+                Waits,
+                "The SnapshotPolicy that is named is refused, so it does not say what it backs up. Ends when it is corrected.",
+            ),
+            Self::RepositoryNotFound => (
+                "RepositoryNotFound",
+                Waits,
+                "The repository object does not exist. Ends when it is created.",
+            ),
+            Self::RepositoryNotReady => (
+                "RepositoryNotReady",
+                Waits,
+                "The repository was never connected, or a person has to act on it; its own conditions say why. One that is degraded or suspended still restores.",
+            ),
+            Self::NamespaceNotAllowed => (
+                "NamespaceNotAllowed",
+                Waits,
+                "A Repository serves its own namespace, a ClusterRepository those of `spec.allowedNamespaces`.",
+            ),
+            Self::MissingCredentialsSecret => (
+                "MissingCredentialsSecret",
+                Waits,
+                "The repository's password Secret is not in the Restore's namespace, or lacks the key. Ends when it is there.",
+            ),
+            Self::MissingRepositoryClaim => (
+                "MissingRepositoryClaim",
+                Waits,
+                "The repository's claim is not in the Restore's namespace. Ends when it is there.",
+            ),
+            Self::TargetNotFound => (
+                "TargetNotFound",
+                Waits,
+                "The claim of `spec.target.pvcRef` does not exist. Ends when it is created.",
+            ),
+            Self::WaitingForClaim => (
+                "WaitingForClaim",
+                Waits,
+                "No unbound claim of the namespace names this Restore in `spec.dataSourceRef`. Ends when one does.",
+            ),
+            Self::WaitingForConsumer => (
+                "WaitingForConsumer",
+                Waits,
+                "The claim's storage class binds when a pod uses the claim, and none does yet.",
+            ),
+            Self::WaitingForVolume => (
+                "WaitingForVolume",
+                Waits,
+                "The volume is filled and handed over to the claim, which is not bound to it yet; or the volume to fill is not there yet.",
+            ),
+            Self::BackendUnreachable => (
+                "BackendUnreachable",
+                Waits,
+                "The repository could not be reached. Tried again by itself, after 15 seconds at first and 10 minutes at most.",
+            ),
+            Self::NoPlaceToRun => (
+                "NoPlaceToRun",
+                Waits,
+                "The namespace takes no new Jobs: it is being deleted.",
+            ),
+            Self::JobNameTaken => (
+                "JobNameTaken",
+                Waits,
+                "A Job of the name exists that is not of this Restore. Ends when it is gone.",
+            ),
+            Self::JobRefused => (
+                "JobRefused",
+                Waits,
+                "The API server does not take the Job, for the reason in the message.",
+            ),
+            Self::Resolving => ("Resolving", Runs, "A Job looks up which snapshot it is."),
+            Self::Restoring => ("Restoring", Runs, "A Job writes the files."),
+            Self::RestoreSucceeded => (
+                "RestoreSucceeded",
+                Done,
+                "Every file of the snapshot is in the target. What could not be set (owners, modes, times, extended attributes, devices) is in `status.notRestored`.",
+            ),
+            Self::NoSnapshot => (
+                "NoSnapshot",
+                Done,
+                "There is no snapshot, and `onMissingSnapshot` is Continue: the target was left as it was.",
+            ),
+            Self::TargetAlreadyBound => (
+                "TargetAlreadyBound",
+                Done,
+                "The claim that names this Restore was bound before it was looked at; nothing was written to it.",
+            ),
+            Self::InvalidSpec => (
+                "InvalidSpec",
+                Failed,
+                "The spec is refused, in the words of the message.",
+            ),
+            Self::SnapshotMissing => (
+                "SnapshotMissing",
+                Failed,
+                "There is no such snapshot, and `onMissingSnapshot` is Fail.",
+            ),
+            Self::AmbiguousIdentity => (
+                "AmbiguousIdentity",
+                Failed,
+                "The identity has snapshots of several paths. Name one in `spec.source.identity.sourcePath`.",
+            ),
+            Self::IdentityNotAllowed => (
+                "IdentityNotAllowed",
+                Failed,
+                "In a ClusterRepository the host name of an identity is the namespace it belongs to, and it is not this one.",
+            ),
+            Self::TargetExists => (
+                "TargetExists",
+                Failed,
+                "A claim of the name in `spec.target.pvc` exists, and this Restore did not make it. Use `spec.target.pvcRef` for a claim that is there.",
+            ),
+            Self::TargetNotEmpty => (
+                "TargetNotEmpty",
+                Failed,
+                "The target holds files, and none of `spec.options.overwriteFiles`, `skipExisting` and `enableFileDeletion` says what is to become of them. Nothing was written.",
+            ),
+            Self::RepositoryReplaced => (
+                "RepositoryReplaced",
+                Failed,
+                "The repository has another unique id than the one recorded. Nothing was written.",
+            ),
+            Self::NotAllSet => (
+                "NotAllSet",
+                Failed,
+                "The files are there, and something could not be set as the snapshot has it while `ignorePermissionErrors` is false.",
+            ),
+            Self::RestoreFailed => (
+                "RestoreFailed",
+                Failed,
+                "The run failed, for the reason in the message. The target may hold part of the files.",
+            ),
+            Self::PopulateHijacked => (
+                "PopulateHijacked",
+                Failed,
+                "While its volume was being filled the claim was bound to another one, by a provisioner that ignores `dataSourceRef`. Nothing was handed over.",
+            ),
+        }
+    }
+}
