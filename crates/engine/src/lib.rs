@@ -14,8 +14,10 @@ pub mod kopia;
 mod lock;
 mod request;
 pub mod restic;
+mod restored;
 
 pub use error::{EngineError, ErrorClass};
+pub use restored::{Existing, Meter, RestoreOptions, Restored, Unset, What};
 
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -218,13 +220,19 @@ pub trait Repository: Send {
     /// Any class; look again before concluding anything.
     fn delete(&self, ids: &[String]) -> Result<(), EngineError>;
 
-    /// Writes the content of a snapshot below `to`, which is made when it is not there. Other files there stay; files
-    /// of the same name are replaced. What is written is read back by nobody: compare, or check the repository.
+    /// Writes the content of a snapshot below `to`, which is made when it is not there. Other files there stay, unless
+    /// the options say otherwise. File contents are read back by nobody: compare, or check the repository.
     ///
     /// # Errors
     /// [`ErrorClass::Failed`] when there is no such snapshot or the target cannot be written,
-    /// [`ErrorClass::Unreachable`].
-    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError>;
+    /// [`ErrorClass::Unreachable`]. The target may hold part of the files then.
+    fn restore(
+        &self,
+        id: &str,
+        to: &Path,
+        how: &RestoreOptions,
+        meter: &Meter,
+    ) -> Result<Restored, EngineError>;
 
     /// Checks what all snapshots refer to.
     ///

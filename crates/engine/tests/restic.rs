@@ -5,7 +5,7 @@ mod conformance;
 
 use conformance::{Bench, PASSWORD, back_up, password};
 use holdfast_engine::restic::Restic;
-use holdfast_engine::{Engine, ErrorClass};
+use holdfast_engine::{Engine, ErrorClass, Meter, RestoreOptions};
 use std::fs;
 use std::process::Command;
 
@@ -34,6 +34,7 @@ conforms!(
     a_listing_is_fresh,
     another_repository_in_its_place_is_noticed,
     a_restore_is_the_source_as_it_was,
+    a_restore_does_with_existing_files_what_it_is_told,
     reclaiming_keeps_what_is_needed_and_tells_what_is_not,
 );
 
@@ -155,10 +156,73 @@ fn restic_itself_agrees() {
         bench.repository().join("../ours"),
         bench.repository().join("../theirs"),
     );
-    repository.restore(&taken[1].id, &ours).unwrap();
+    repository
+        .restore(&taken[1].id, &ours, &RestoreOptions::default(), &Meter::default())
+        .unwrap();
     run(&["restore", &taken[1].id, "--target", theirs.to_str().unwrap()]);
     for file in ["a", "sub/b"] {
         let theirs = fs::read(theirs.join("pvc/data").join(file)).unwrap();
         assert_eq!(fs::read(ours.join(file)).unwrap(), theirs, "{file}");
     }
+}
+
+#[test]
+fn links_holes_attributes_and_odd_modes_come_back_and_what_differs_is_told() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "twice").unwrap();
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
+    let holed = fs::File::create(source.join("holed")).unwrap();
+    holed.set_len(64 * 1024 * 1024).unwrap();
+    drop(holed);
+    fs::write(source.join("tool"), "#!").unwrap();
+    fs::set_permissions(source.join("tool"), fs::Permissions::from_mode(0o4711)).unwrap();
+    fs::write(source.join("locked"), "").unwrap();
+    fs::set_permissions(source.join("locked"), fs::Permissions::from_mode(0o400)).unwrap();
+    let attributes = xattr::set(source.join("one"), "user.colour", b"green").is_ok();
+    let password = holdfast_engine::Password::new("p");
+    let mut repository = Restic.create(&dir.path().join("repository"), &password).unwrap();
+    let request = holdfast_engine::BackupRequest {
+        read_from: source.clone(),
+        source: holdfast_engine::SourceIdentity {
+            username: "p".into(),
+            hostname: "n".into(),
+            path: "/pvc/data".into(),
+        },
+        cluster: "c".into(),
+        snapshot_uid: "u".into(),
+        tags: Default::default(),
+    };
+    let mut id = String::new();
+    repository
+        .back_up(&[request], &mut |_, info| id.clone_from(&info.id))
+        .unwrap();
+    let target = dir.path().join("target");
+    let how = RestoreOptions {
+        sparse: true,
+        ..RestoreOptions::default()
+    };
+    let meter = Meter::default();
+    let restored = repository.restore(&id, &target, &how, &meter).unwrap();
+    assert_eq!(restored.unset, Some(vec![]));
+    assert_eq!((restored.files, meter.done()), (5, meter.total()));
+    let of = |name: &str| fs::symlink_metadata(target.join(name)).unwrap();
+    assert_eq!(of("one").ino(), of("two").ino());
+    assert_eq!((of("holed").len(), of("holed").blocks()), (64 * 1024 * 1024, 0));
+    assert_eq!(
+        (of("tool").mode() & 0o7777, of("locked").mode() & 0o7777),
+        (0o4711, 0o400)
+    );
+    if attributes {
+        let value = xattr::get(target.join("one"), "user.colour").unwrap();
+        assert_eq!(value.as_deref(), Some(b"green".as_slice()));
+    }
+    // Over itself: links and files that nobody may write are no obstacle.
+    let again = repository
+        .restore(&id, &target, &RestoreOptions::default(), &Meter::default())
+        .unwrap();
+    assert_eq!((again.unset, again.files), (Some(vec![]), 5));
+    assert_eq!(of("one").ino(), of("two").ino());
 }

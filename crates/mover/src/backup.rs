@@ -166,7 +166,7 @@ fn report(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use holdfast_engine::{Depth, EngineError, Reclaimed};
+    use holdfast_engine::{Depth, EngineError, Meter, Reclaimed, RestoreOptions, Restored};
     use holdfast_protocol::work::Source;
     use jiff::Timestamp;
     use std::cell::RefCell;
@@ -231,7 +231,13 @@ mod tests {
             panic!("asked to delete {ids:?}");
         }
 
-        fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+        fn restore(
+            &self,
+            id: &str,
+            _to: &Path,
+            _how: &RestoreOptions,
+            _meter: &Meter,
+        ) -> Result<Restored, EngineError> {
             panic!("asked to restore {id}");
         }
 

@@ -13,6 +13,7 @@ mod list;
 mod places;
 mod plan;
 mod post;
+mod restore;
 mod run;
 
 use holdfast_engine::Repository;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const HELP: &str = "\
-holdfast-mover: backs up, deletes, lists in a backup repository; the program inside Holdfast's Jobs.
+holdfast-mover: backs up, restores, deletes, lists in a backup repository; the program inside Holdfast's Jobs.
 
 It takes no arguments. What to do stands in the work document, how it went is written to the termination
 message. Exit code 0: everything asked for is confirmed. 1: not so, the message says why.

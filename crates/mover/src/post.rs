@@ -8,6 +8,7 @@
 use crate::places::Places;
 use crate::run::say;
 use holdfast_protocol::chunks;
+use holdfast_protocol::restore::{Progress, progress_path};
 use holdfast_protocol::work::ResultsEndpoint;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -126,10 +127,23 @@ impl Poster {
         }
     }
 
+    /// Tells how far a restore is, once: the next one says more.
+    pub(crate) fn tell(&self, progress: &Progress) -> Result<(), String> {
+        let body = serde_json::to_vec(progress).map_err(|e| e.to_string())?;
+        self.send(&progress_path(&self.scan), &body)
+            .map_err(|refusal| match refusal {
+                Refusal::ForGood(why) | Refusal::Yet(why) => why,
+            })
+    }
+
     fn offer(&self, number: u32, body: &[u8]) -> Result<(), Refusal> {
+        self.send(&chunks::path(&self.scan, number), body)
+    }
+
+    fn send(&self, path: &str, body: &[u8]) -> Result<(), Refusal> {
         let token = std::fs::read_to_string(&self.token)
             .map_err(|cause| Refusal::Yet(format!("the token cannot be read: {cause}")))?;
-        let url = format!("https://{}{}", self.authority, chunks::path(&self.scan, number));
+        let url = format!("https://{}{path}", self.authority);
         let response = self
             .agent
             .post(&url)

@@ -5,7 +5,7 @@
 
 use crate::places::Places;
 use crate::plan::Ids;
-use crate::{backup, batch, list};
+use crate::{backup, batch, list, restore};
 use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
@@ -73,7 +73,8 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
         OperationResult::None
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
-        | OperationResult::Listed { .. } => true,
+        | OperationResult::Listed { .. }
+        | OperationResult::Restore(_) => true,
     };
     outcome.error.is_none() && batch
 }
@@ -156,14 +157,22 @@ fn carry_out(
         }
         Operation::Backup { items } => backup::run(repository, &document.cluster, items),
         Operation::DeleteBatch { members, kept } => {
-            let ids = if engine(document.repository.engine).ids_may_change() {
-                Ids::MayChange
-            } else {
-                Ids::Fixed
-            };
-            batch::run(repository, &document.cluster, members, kept, ids)
+            batch::run(repository, &document.cluster, members, kept, ids_of(document))
         }
         Operation::List {} => list::run(repository, document.results.as_ref(), places),
+        Operation::Resolve { wanted } => restore::resolve(repository, &document.cluster, wanted),
+        Operation::Restore { item } => {
+            let results = document.results.as_ref();
+            restore::run(repository, item, ids_of(document), results, places)
+        }
+    }
+}
+
+fn ids_of(document: &WorkDocument) -> Ids {
+    if engine(document.repository.engine).ids_may_change() {
+        Ids::MayChange
+    } else {
+        Ids::Fixed
     }
 }
 
@@ -171,7 +180,11 @@ fn carry_out(
 fn may_create(document: &WorkDocument) -> bool {
     match &document.operation {
         Operation::Bootstrap { create } => *create && document.repository.unique_id.is_none(),
-        Operation::Backup { .. } | Operation::DeleteBatch { .. } | Operation::List {} => false,
+        Operation::Backup { .. }
+        | Operation::DeleteBatch { .. }
+        | Operation::List {}
+        | Operation::Resolve { .. }
+        | Operation::Restore { .. } => false,
     }
 }
 
@@ -190,7 +203,11 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
             missing: Vec::new(),
             letters: letters::write(&vec![Letter::RepositoryReplaced; members.len()]),
         },
-        Operation::Bootstrap { .. } | Operation::Backup { .. } | Operation::List {} => OperationResult::None,
+        Operation::Bootstrap { .. }
+        | Operation::Backup { .. }
+        | Operation::List {}
+        | Operation::Resolve { .. }
+        | Operation::Restore { .. } => OperationResult::None,
     };
     Failed {
         failure,
@@ -218,7 +235,13 @@ fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
              again. Send `create: false`"
                 .to_owned(),
         )),
-        Operation::Backup { .. } | Operation::DeleteBatch { .. } | Operation::List {} if !identified => {
+        Operation::Backup { .. }
+        | Operation::DeleteBatch { .. }
+        | Operation::List {}
+        | Operation::Resolve { .. }
+        | Operation::Restore { .. }
+            if !identified =>
+        {
             Err(refused(
                 "the work document names no unique id; only a bootstrap may go without. Bootstrap first"
                     .to_owned(),
@@ -227,7 +250,9 @@ fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
         Operation::Bootstrap { .. }
         | Operation::Backup { .. }
         | Operation::DeleteBatch { .. }
-        | Operation::List {} => Ok(document),
+        | Operation::List {}
+        | Operation::Resolve { .. }
+        | Operation::Restore { .. } => Ok(document),
     }
 }
 

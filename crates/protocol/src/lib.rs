@@ -12,6 +12,7 @@
 pub mod chunks;
 pub mod letters;
 pub mod outcome;
+pub mod restore;
 pub mod work;
 
 /// Version of the work document and of the outcome that this build writes and reads.
@@ -34,6 +35,9 @@ pub const REPOSITORY_DIR: &str = "/repository";
 
 /// Where source volumes are mounted read-only in a backup mover; one directory per PVC name.
 pub const SOURCE_DIR: &str = "/data";
+
+/// Where the target volume is mounted in a restore mover.
+pub const RESTORE_DIR: &str = "/restore";
 
 /// Projected ServiceAccount token for posting long results.
 pub const TOKEN_PATH: &str = "/var/run/secrets/holdfast/token";

@@ -4,6 +4,7 @@
 //! last. A message that is cut, empty or foreign decodes to an error, and an error confirms nothing.
 
 use crate::letters::{self, Letter};
+use crate::restore::RestoreAnswer;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +95,8 @@ pub enum OperationResult {
         /// SHA-256 of all chunk bodies in order, hex.
         digest: String,
     },
+    /// Of a restore.
+    Restore(RestoreAnswer),
     /// A delete batch's letters in member order (see [`letters`]).
     Batch {
         /// Kept ids that are not in the listing, cut as they came, each once, at most [`MISSING_LIMIT`]: what the
@@ -188,7 +191,8 @@ impl Outcome {
             OperationResult::None
             | OperationResult::Bootstrapped { .. }
             | OperationResult::BackedUp { .. }
-            | OperationResult::Listed { .. } => None,
+            | OperationResult::Listed { .. }
+            | OperationResult::Restore(_) => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! **Assumes.** Paths inside are container paths of this crate's constants, never paths of a node.
 
+use crate::restore::{RestoreItem, Wanted};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,6 +76,16 @@ pub enum Operation {
     },
     /// List every snapshot and post it in chunks (`docs/design.md` section 7).
     List {},
+    /// Look up which snapshot a restore is of. Nothing is written anywhere.
+    Resolve {
+        /// What is asked for.
+        wanted: Wanted,
+    },
+    /// Write the content of a snapshot into a mounted volume. The repository is only read.
+    Restore {
+        /// What and where.
+        item: RestoreItem,
+    },
 }
 
 /// One snapshot to take.

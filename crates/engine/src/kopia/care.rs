@@ -9,7 +9,9 @@
 use super::classify::{self, Doing};
 use super::command::{Call, Ended, View};
 use super::{Connection, output};
-use crate::{Depth, EngineError, ErrorClass, Reclaimed, Repository};
+use crate::{
+    Depth, EngineError, ErrorClass, Existing, Meter, Reclaimed, Repository, RestoreOptions, Restored,
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -64,6 +66,37 @@ fn total(stdout: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
+/// Flags of `snapshot restore`.
+fn flags(how: &RestoreOptions) -> Vec<&'static str> {
+    let mut flags = vec!["--ignore-permission-errors"];
+    match how.existing {
+        Existing::Replace => flags.extend([
+            "--overwrite-files",
+            "--overwrite-directories",
+            "--overwrite-symlinks",
+        ]),
+        // The program takes only what is the same for existing: what differs ends the restore, rather than being replaced.
+        Existing::Keep => flags.extend([
+            "--skip-existing",
+            "--no-overwrite-files",
+            "--no-overwrite-symlinks",
+        ]),
+    }
+    let when = [
+        (how.delete_others, "--delete-extra"),
+        (!how.owners, "--skip-owners"),
+        (how.sparse, "--write-sparse-files"),
+    ];
+    flags.extend(when.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag));
+    flags
+}
+
+/// Of the line `Restored 2 files, 2 directories and 0 symbolic links (200 KB).`
+fn restored_files(stderr: &str) -> Option<u64> {
+    let line = stderr.lines().find_map(|line| line.strip_prefix("Restored "))?;
+    line.split(' ').next()?.parse().ok()
+}
+
 fn not_as_expected(what: &str, command: &str) -> EngineError {
     let why = format!("the program's answer to `{command}` has not the figures it should have");
     let next = "Use the kopia version of this release's mover image";
@@ -80,17 +113,34 @@ impl Connection {
         }
     }
 
-    pub(super) fn restore_to(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+    pub(super) fn restore_to(
+        &self,
+        id: &str,
+        to: &Path,
+        how: &RestoreOptions,
+        meter: &Meter,
+    ) -> Result<Restored, EngineError> {
         const WHAT: &str = "the snapshot cannot be restored";
-        if !output::is_manifest_id(id) || self.list()?.find(id).is_none() {
+        let listing = self.list()?;
+        let known = output::is_manifest_id(id).then(|| listing.find(id)).flatten();
+        let Some(known) = known else {
             return Err(EngineError::not_restored(format!(
                 "there is no readable snapshot `{id}`"
             )));
-        }
+        };
+        let bytes = known.sizes.map_or(0, |sizes| sizes.size_bytes);
+        meter.set_total(bytes);
         let to = std::path::absolute(to).map_err(|cause| EngineError::not_restored(cause.to_string()))?;
-        let arguments: [OsString; 4] = ["snapshot".into(), "restore".into(), id.into(), to.into()];
-        self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
-        Ok(())
+        let mut arguments: Vec<OsString> = vec!["snapshot".into(), "restore".into(), id.into(), to.into()];
+        arguments.extend(flags(how).into_iter().map(OsString::from));
+        let ended = self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
+        meter.add(bytes);
+        Ok(Restored {
+            files: restored_files(&ended.stderr).unwrap_or_default(),
+            bytes,
+            // The program does not say which owners it was not allowed to set.
+            unset: None,
+        })
     }
 
     pub(super) fn check_all(&self, depth: Depth) -> Result<(), EngineError> {
@@ -156,6 +206,33 @@ mod tests {
             "\"unreferencedRecentContentSize\":704",
         );
         assert_eq!(marked(&serde_json::from_str(&later).unwrap()), Some(704));
+    }
+
+    #[test]
+    fn the_recorded_restore_is_counted_and_its_flags_are_as_asked() {
+        let text = include_str!("../../tests/fixtures/kopia-transcripts.json");
+        let runs: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+        let run = runs.iter().find(|r| r["case"] == "restore").unwrap();
+        assert_eq!(restored_files(run["stderr"].as_str().unwrap()), Some(2));
+        assert_eq!(restored_files("Restoring to local filesystem"), None);
+        let how = RestoreOptions {
+            existing: Existing::Keep,
+            delete_others: false,
+            owners: false,
+            sparse: true,
+        };
+        assert_eq!(
+            flags(&how),
+            [
+                "--ignore-permission-errors",
+                "--skip-existing",
+                "--no-overwrite-files",
+                "--no-overwrite-symlinks",
+                "--skip-owners",
+                "--write-sparse-files"
+            ]
+        );
+        assert!(!flags(&RestoreOptions::default()).contains(&"--delete-extra"));
     }
 
     #[test]

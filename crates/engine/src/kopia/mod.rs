@@ -20,8 +20,8 @@ mod place;
 mod policy;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Password, Reclaimed, Repository,
-    SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Meter, Password, Reclaimed, Repository,
+    RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
 };
 use classify::Doing;
 pub use command::PROGRAM_VARIABLE;
@@ -418,8 +418,14 @@ impl Repository for Connection {
         Ok(())
     }
 
-    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError> {
-        self.restore_to(id, to)
+    fn restore(
+        &self,
+        id: &str,
+        to: &Path,
+        how: &RestoreOptions,
+        meter: &Meter,
+    ) -> Result<Restored, EngineError> {
+        self.restore_to(id, to, how, meter)
     }
 
     fn check(&self, depth: Depth) -> Result<(), EngineError> {

@@ -1,22 +1,16 @@
-//! Restoring, checking and reclaiming.
+//! Checking and reclaiming.
 //!
 //! **Promises.** What is reclaimed goes in two phases: packs that nothing refers to are marked now and freed by a
 //! later call, when the safety period is over, so that a backup running beside it keeps what it found. Both figures are the
 //! lengths of the pack files.
-//!
-//! **Assumes.** Modes, times and owners that cannot be set are only logged by the library.
 
-use super::convert::{self, failed};
-use super::{Connection, StrictLocal, closed};
-use crate::{Depth, EngineError, ErrorClass, Reclaimed, Repository};
+use super::convert::failed;
+use super::{Connection, StrictLocal};
+use crate::{Depth, EngineError, ErrorClass, Reclaimed};
 use jiff::Span;
-use rustic_core::repofile::{IndexFile, SnapshotFile, SnapshotId};
-use rustic_core::{
-    CheckOptions, Credentials, FileType, Id, LocalDestination, LsOptions, PruneOptions, ReadBackend,
-    RestoreOptions, RusticResult,
-};
+use rustic_core::repofile::IndexFile;
+use rustic_core::{CheckOptions, FileType, Id, PruneOptions, ReadBackend, RusticResult};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// How long marked packs are kept.
@@ -25,37 +19,6 @@ fn safety() -> Span {
 }
 
 impl Connection {
-    /// Writes the content of a snapshot's source below `to`.
-    pub(super) fn restore_to(&self, id: SnapshotId, to: &Path) -> Result<(), EngineError> {
-        const WHAT: &str = "the snapshot cannot be restored";
-        let Some(target) = to.to_str() else {
-            return Err(EngineError::not_restored(
-                "the target's path is not valid UTF-8".to_owned(),
-            ));
-        };
-        let name = super::hex(id);
-        if self.list()?.find(&name).is_none() {
-            return Err(EngineError::not_restored(format!(
-                "there is no readable snapshot `{name}`"
-            )));
-        }
-        let file: SnapshotFile = self.opened.get_file(&id).map_err(|e| failed(WHAT, &e))?;
-        let source = convert::info(name, &file).source.path;
-        let call = || -> RusticResult<()> {
-            let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
-            let indexed = closed(backend)?
-                .open(&Credentials::Masterkey(self.opened.key()))?
-                .to_indexed()?;
-            let node = indexed.node_from_snapshot_and_path(&file, &source)?;
-            let nodes = indexed.ls(&node, &LsOptions::default())?;
-            let target = LocalDestination::new(target, true, !node.is_dir())?;
-            let options = RestoreOptions::default().verify_existing(true);
-            let plan = indexed.prepare_restore(&options, nodes.clone(), &target, false)?;
-            indexed.restore(plan, &options, nodes, &target)
-        };
-        call().map_err(|e| failed(WHAT, &e))
-    }
-
     /// Checks what all snapshots refer to.
     pub(super) fn check_all(&self, depth: Depth) -> Result<(), EngineError> {
         const WHAT: &str = "the repository is not as it should be";
@@ -132,8 +95,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::{Connection, Restic, connection_for_tests};
     use super::*;
-    use crate::{BackupRequest, Engine, Password, SourceIdentity};
+    use crate::{BackupRequest, Engine, Password, Repository, SourceIdentity};
     use std::fs;
+    use std::path::Path;
 
     fn length_of_files(root: &Path) -> u64 {
         let entries = fs::read_dir(root).unwrap().map(|e| e.unwrap());

@@ -11,10 +11,11 @@ mod care;
 mod convert;
 mod faults;
 mod place;
+mod restore;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Password, Reclaimed, Repository,
-    SnapshotInfo,
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Meter, Password, Reclaimed, Repository,
+    RestoreOptions, Restored, SnapshotInfo,
 };
 use backend::StrictLocal;
 use convert::failed;
@@ -382,10 +383,16 @@ impl Repository for Connection {
         })
     }
 
-    fn restore(&self, id: &str, to: &Path) -> Result<(), EngineError> {
+    fn restore(
+        &self,
+        id: &str,
+        to: &Path,
+        how: &RestoreOptions,
+        meter: &Meter,
+    ) -> Result<Restored, EngineError> {
         const WHAT: &str = "the snapshot cannot be restored";
         let id = whole(WHAT, id)?;
-        guarded(WHAT, || self.restore_to(id, to))
+        guarded(WHAT, || self.restore_to(id, to, how, meter))
     }
 
     fn check(&self, depth: Depth) -> Result<(), EngineError> {

@@ -4,7 +4,8 @@
 //! Its place is taken by directories that are missing or are files, which bind everybody.
 
 use holdfast_engine::{
-    BackupRequest, Depth, Engine, ErrorClass, Listing, Password, Repository, SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, Engine, ErrorClass, Existing, Listing, Meter, Password, Repository, RestoreOptions,
+    SnapshotInfo, SourceIdentity,
 };
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -385,12 +386,26 @@ pub fn a_restore_is_the_source_as_it_was(engine: &dyn Engine) {
     fs::write(source.join("a"), "changed since").unwrap();
     back_up(&bench, repository.as_mut(), &["two"]);
     let target = bench.repository().with_extension("restored");
-    repository.restore(&taken[0].id, &target).unwrap();
+    repository
+        .restore(
+            &taken[0].id,
+            &target,
+            &RestoreOptions::default(),
+            &Meter::default(),
+        )
+        .unwrap();
     assert_eq!(tree(&target), was);
     // Again, over what was changed; what the snapshot does not have stays.
     fs::write(target.join("a"), "damaged").unwrap();
     fs::write(target.join("more"), "mine").unwrap();
-    repository.restore(&taken[0].id, &target).unwrap();
+    repository
+        .restore(
+            &taken[0].id,
+            &target,
+            &RestoreOptions::default(),
+            &Meter::default(),
+        )
+        .unwrap();
     assert_eq!(fs::read(target.join("more")).unwrap(), b"mine");
     fs::remove_file(target.join("more")).unwrap();
     assert_eq!(tree(&target), was);
@@ -400,7 +415,12 @@ pub fn a_restore_is_the_source_as_it_was(engine: &dyn Engine) {
         "latest".to_owned(),
     ] {
         assert_eq!(
-            class(repository.restore(&absent, &target.join("absent"))),
+            class(repository.restore(
+                &absent,
+                &target.join("absent"),
+                &RestoreOptions::default(),
+                &Meter::default()
+            )),
             ErrorClass::Failed
         );
         assert!(!target.join("absent").exists());
@@ -444,6 +464,60 @@ pub fn reclaiming_keeps_what_is_needed_and_tells_what_is_not(engine: &dyn Engine
     assert_eq!(marked.freed_bytes, 0, "not before the safety period is over");
     repository.check(Depth::Data).unwrap();
     let target = bench.repository().with_extension("restored");
-    repository.restore(&kept[0].id, &target).unwrap();
+    repository
+        .restore(
+            &kept[0].id,
+            &target,
+            &RestoreOptions::default(),
+            &Meter::default(),
+        )
+        .unwrap();
+    assert_eq!(tree(&target), was);
+}
+
+/// Options of a restore do what they say.
+pub fn a_restore_does_with_existing_files_what_it_is_told(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one"]);
+    let was = tree(&bench.source());
+    let target = bench.repository().with_extension("restored");
+    let restore = |how: &RestoreOptions| {
+        repository
+            .restore(&taken[0].id, &target, how, &Meter::default())
+            .unwrap()
+    };
+    let keep = RestoreOptions {
+        existing: Existing::Keep,
+        ..RestoreOptions::default()
+    };
+    let exact = RestoreOptions {
+        delete_others: true,
+        ..RestoreOptions::default()
+    };
+    fs::create_dir_all(&target).unwrap();
+    fs::write(target.join("a"), "mine").unwrap();
+    fs::write(target.join("more"), "mine too").unwrap();
+    // An engine that cannot leave a file alone stops instead.
+    let kept = repository.restore(&taken[0].id, &target, &keep, &Meter::default());
+    assert!(kept.is_ok() || class(kept) == ErrorClass::Failed);
+    assert_eq!(fs::read(target.join("a")).unwrap(), b"mine");
+    let restored = restore(&exact);
+    assert_eq!(tree(&target), was);
+    let files = was.values().filter(|(mode, _)| mode & 0o170_000 == 0o100_000);
+    assert_eq!(restored.files, files.count() as u64);
+    let bytes = was.values().filter(|(mode, _)| mode & 0o170_000 == 0o100_000);
+    assert_eq!(
+        restored.bytes,
+        bytes.map(|(_, content)| content.len() as u64).sum::<u64>()
+    );
+
+    // A link in the way of a file is replaced, never written through.
+    let outside = target.with_extension("outside");
+    fs::write(&outside, "not in the target").unwrap();
+    fs::remove_file(target.join("a")).unwrap();
+    std::os::unix::fs::symlink(&outside, target.join("a")).unwrap();
+    restore(&RestoreOptions::default());
+    assert_eq!(fs::read(&outside).unwrap(), b"not in the target");
     assert_eq!(tree(&target), was);
 }

@@ -1,7 +1,9 @@
 //! Batches against repositories that fail in every way we know of.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use holdfast_engine::{BackupRequest, Depth, Listing, Reclaimed, SnapshotInfo, SourceIdentity};
+use holdfast_engine::{
+    BackupRequest, Depth, Listing, Meter, Reclaimed, RestoreOptions, Restored, SnapshotInfo, SourceIdentity,
+};
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::work::Source;
 use jiff::Timestamp;
@@ -109,7 +111,13 @@ impl Repository for Fake {
         Err(broken("no backups here"))
     }
 
-    fn restore(&self, id: &str, _to: &Path) -> Result<(), EngineError> {
+    fn restore(
+        &self,
+        id: &str,
+        _to: &Path,
+        _how: &RestoreOptions,
+        _meter: &Meter,
+    ) -> Result<Restored, EngineError> {
         panic!("asked to restore {id}");
     }
 
@@ -186,7 +194,8 @@ fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>)
         OperationResult::None
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
-        | OperationResult::Listed { .. } => None,
+        | OperationResult::Listed { .. }
+        | OperationResult::Restore(_) => None,
     };
     (letters, message)
 }

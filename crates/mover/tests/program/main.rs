@@ -5,4 +5,5 @@ mod batch_of_200;
 mod kopia;
 mod listing;
 mod operations;
+mod restores;
 mod support;

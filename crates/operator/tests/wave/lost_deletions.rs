@@ -8,8 +8,8 @@ use crate::reappeared::look_at;
 use crate::server::objects::Objects;
 use crate::story::{Story, snapshot_path};
 use holdfast_engine::{
-    BackupRequest, Depth, EngineError, ErrorClass, Listing, Reclaimed, Repository, SnapshotInfo,
-    SourceIdentity,
+    BackupRequest, Depth, EngineError, ErrorClass, Listing, Meter, Reclaimed, Repository, RestoreOptions,
+    Restored, SnapshotInfo, SourceIdentity,
 };
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
@@ -91,7 +91,7 @@ impl Repository for Kopia {
         ))
     }
 
-    fn restore(&self, id: &str, _: &Path) -> Result<(), EngineError> {
+    fn restore(&self, id: &str, _: &Path, _: &RestoreOptions, _: &Meter) -> Result<Restored, EngineError> {
         panic!("asked to restore {id}");
     }
 

@@ -93,7 +93,8 @@ pub fn judge(members: usize, unique_id: &str, read: &Read) -> Verdict {
         OperationResult::None
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
-        | OperationResult::Listed { .. } => Vec::new(),
+        | OperationResult::Listed { .. }
+        | OperationResult::Restore(_) => Vec::new(),
     };
     Verdict::Members { results, missing }
 }
