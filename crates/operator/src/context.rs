@@ -148,6 +148,8 @@ pub struct Queues {
     pub schedules: Arc<Queue<ObjectKey>>,
     /// Snapshots that are not being deleted.
     pub snapshots: Arc<Queue<ObjectKey>>,
+    /// Restores.
+    pub restores: Arc<Queue<ObjectKey>>,
     /// Lanes.
     pub lanes: Arc<Queue<LaneKey>>,
 }
@@ -161,6 +163,7 @@ impl Queues {
             policies: Queue::new(),
             schedules: Queue::new(),
             snapshots: Queue::new(),
+            restores: Queue::new(),
             lanes: Queue::new(),
         }
     }
@@ -174,6 +177,7 @@ impl Queues {
                 Dirty::Policy(key) => self.policies.add_after(key, Duration::from_secs(1)),
                 Dirty::Schedule(key) => self.schedules.add_after(key, Duration::from_millis(500)),
                 Dirty::Snapshot(key) => self.snapshots.add(key),
+                Dirty::Restore(key) => self.restores.add(key),
                 Dirty::Lane(key) => self.lanes.add_after(key, Duration::from_millis(200)),
             }
         }

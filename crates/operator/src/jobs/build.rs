@@ -3,8 +3,8 @@
 use holdfast_api::names;
 use holdfast_protocol::work::WorkDocument;
 use holdfast_protocol::{
-    REPOSITORY_DIR, SECRET_DIR, SOURCE_DIR, TOKEN_AUDIENCE, TOKEN_PATH, WORK_ANNOTATION, WORK_LIMIT,
-    WORK_PATH,
+    REPOSITORY_DIR, RESTORE_DIR, SECRET_DIR, SOURCE_DIR, TOKEN_AUDIENCE, TOKEN_PATH, WORK_ANNOTATION,
+    WORK_LIMIT, WORK_PATH,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -133,6 +133,36 @@ impl Mover {
             },
         });
         Ok(serde_json::from_value(job)?)
+    }
+
+    /// The Job of a mover that only reads the repository: its volume is mounted read-only, whatever the engine. With a
+    /// target, that claim is mounted writable below [`RESTORE_DIR`].
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn reading_job(&self, target: Option<&str>) -> Result<Job, BuildError> {
+        let mut job = self.job()?;
+        let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        let Some(pod) = pod else {
+            return Ok(job);
+        };
+        if let Some(claim) = target {
+            let volume = json!({ "name": "target", "persistentVolumeClaim": { "claimName": claim } });
+            pod.volumes
+                .get_or_insert_default()
+                .push(serde_json::from_value(volume)?);
+        }
+        for container in &mut pod.containers {
+            let mounts = container.volume_mounts.get_or_insert_default();
+            for mount in mounts.iter_mut().filter(|m| m.mount_path == REPOSITORY_DIR) {
+                mount.read_only = Some(true);
+            }
+            if target.is_some() {
+                let mount = json!({ "name": "target", "mountPath": RESTORE_DIR });
+                mounts.push(serde_json::from_value(mount)?);
+            }
+        }
+        Ok(job)
     }
 
     fn volumes(&self) -> (Vec<Value>, Vec<Value>) {

@@ -28,15 +28,22 @@ pub enum Created {
 /// # Errors
 /// [`Error`].
 pub async fn create(ctx: &Context, mover: &Mover) -> Result<Created, Error> {
-    let mut job = mover.job()?;
+    create_job(ctx, &mover.namespace, mover.job()?).await
+}
+
+/// Creates a Job that a mover built.
+///
+/// # Errors
+/// [`Error`].
+pub async fn create_job(ctx: &Context, namespace: &str, mut job: Job) -> Result<Created, Error> {
     if ctx.settings.connect_delay_seconds > 0 {
         delay(&mut job, ctx.settings.connect_delay_seconds);
     }
     ctx.leadership.guard()?;
-    if !ensure_service_account(ctx, &mover.namespace).await? {
+    if !ensure_service_account(ctx, namespace).await? {
         return Ok(Created::NoPlace);
     }
-    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &mover.namespace);
+    let api: Api<Job> = Api::namespaced(ctx.client.clone(), namespace);
     let params = PostParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()

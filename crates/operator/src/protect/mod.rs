@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod policy;
 pub mod repository;
+pub mod restore;
 pub mod schedule;
 pub mod snapshot;
 pub mod wave;

@@ -43,6 +43,9 @@ pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Kind::Snapshot, &ctx.queues.snapshots, |c, k| async move {
         super::snapshot::pass(&c, &k).await
     });
+    workers.spawn(Kind::Restore, &ctx.queues.restores, |c, k| async move {
+        super::restore::pass(&c, &k).await
+    });
     workers.spawn(Kind::Lane, &ctx.queues.lanes, |c, k| async move {
         super::wave::pass(&c, &k).await
     });

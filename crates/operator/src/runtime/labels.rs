@@ -42,6 +42,8 @@ label! {
         SnapshotSchedule = "SnapshotSchedule",
         /// A Snapshot.
         Snapshot = "Snapshot",
+        /// A Restore.
+        Restore = "Restore",
         /// The lane of a physical repository.
         Lane = "Lane",
         /// A record of the ledger of backup storage.

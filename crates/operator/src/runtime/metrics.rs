@@ -65,6 +65,18 @@ struct Completed {
     policy: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: BackupResult,
+}
+
+/// Upper bounds of a restore's duration in seconds.
+const RESTORE_SECONDS: [f64; 8] = [5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
+
+fn restore_durations() -> Histogram {
+    Histogram::new(RESTORE_SECONDS)
+}
+
 /// Upper bounds of a reconciliation's duration in seconds.
 const SECONDS: [f64; 10] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
@@ -90,6 +102,7 @@ pub struct Metrics {
     pending: Family<ByRepository, Gauge>,
     held: Family<ByRepository, Gauge>,
     completed: Family<Completed, Counter>,
+    restores: Family<ByResult, Histogram, fn() -> Histogram>,
     scheduled: Counter,
     leader: Gauge,
     /// Figures of Account.
@@ -125,6 +138,7 @@ impl Metrics {
             pending: Family::default(),
             held: Family::default(),
             completed: Family::default(),
+            restores: Family::new_with_constructor(restore_durations),
             scheduled: Counter::default(),
             leader: Gauge::default(),
             quota: crate::account::metrics::QuotaMetrics::default(),
@@ -209,6 +223,11 @@ impl Metrics {
             "kopiur_snapshots_completed",
             "Backup runs that ended",
             self.completed.clone(),
+        );
+        r.register(
+            "kopiur_restore_duration_seconds",
+            "How long a restore took, by how it ended",
+            self.restores.clone(),
         );
         r.register(
             "kopiur_schedule_snapshots_created",
@@ -321,6 +340,11 @@ impl Metrics {
                 policy: policy.to_owned(),
             })
             .inc();
+    }
+
+    /// A restore ended, after so many seconds.
+    pub fn restored(&self, result: BackupResult, seconds: f64) {
+        self.restores.get_or_create(&ByResult { result }).observe(seconds);
     }
 
     /// A schedule created a Snapshot.

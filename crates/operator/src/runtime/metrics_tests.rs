@@ -22,12 +22,14 @@ fn the_exported_names_are_the_ones_dashboards_use() {
     metrics.wave(RepositoryKind::Unknown, "unknown", 1, 0);
     metrics.backup(BackupResult::Succeeded, "a", "nightly");
     metrics.scheduled();
+    metrics.restored(BackupResult::Failed, 7.0);
     metrics.leader(true);
     let text = metrics.text();
     for line in [
         "kopiur_controller_reconciliations_total{kind=\"Snapshot\"} 1",
         "kopiur_controller_reconcile_errors_total{kind=\"Snapshot\",class=\"transient\"} 1",
         "kopiur_controller_reconcile_duration_seconds_count{kind=\"Snapshot\"} 1",
+        "kopiur_restore_duration_seconds_count{result=\"failed\"} 1",
         "kopiur_snapshot_deletions_total{namespace=\"a\",outcome=\"deleted\"} 1",
         "kopiur_snapshot_deletions_total{namespace=\"a\",outcome=\"retained\"} 1",
         "kopiur_snapshot_deletions_total{namespace=\"a\",outcome=\"orphaned\"} 1",

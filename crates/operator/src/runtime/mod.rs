@@ -11,6 +11,7 @@ pub mod leader;
 pub mod lease;
 pub mod lease_store;
 pub mod metrics;
+pub mod progress;
 pub mod queue;
 pub mod read;
 pub mod results;

@@ -9,6 +9,7 @@
 //! is new for each Job. If nobody answers, the mover's work goes on; the termination message stays the truth.
 
 use super::leader::Leadership;
+use super::progress::Board;
 use super::review::{Reviews, Verdict};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, State};
@@ -18,6 +19,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use holdfast_api::names::MOVER_SERVICE_ACCOUNT;
 use holdfast_protocol::chunks::{Assembly, CHUNK_LIMIT, ListedSnapshot, ScanVoid};
+use holdfast_protocol::restore::Progress;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,6 +50,7 @@ pub struct TooManyScans;
 pub struct Results(Arc<Inner>);
 
 struct Inner {
+    progress: Board,
     reviews: Reviews,
     leadership: Leadership,
     scans: Mutex<Scans>,
@@ -92,6 +95,7 @@ impl Results {
     #[must_use]
     pub fn new(reviews: Reviews, leadership: Leadership) -> Self {
         Self(Arc::new(Inner {
+            progress: Board::default(),
             reviews,
             leadership,
             scans: Mutex::default(),
@@ -161,7 +165,14 @@ impl Results {
     pub fn router(&self) -> Router {
         Router::new()
             .route("/v1/results/{scan}/chunks/{number}", post(take))
+            .route("/v1/results/{scan}/progress", post(take_progress))
             .with_state(self.clone())
+    }
+
+    /// What restores tell of how far they are.
+    #[must_use]
+    pub fn progress(&self) -> &Board {
+        &self.0.progress
     }
 
     fn scans(&self) -> std::sync::MutexGuard<'_, Scans> {
@@ -275,6 +286,22 @@ async fn take(
     results.0.leadership.guard().map_err(|_| Refusal::not_leader())?;
     results.push(&scan, &namespace, number, bytes.to_vec())?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// How far a restore is. Only who was announced is heard, and only the newest word is kept.
+async fn take_progress(
+    State(results): State<Results>,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    Json(progress): Json<Progress>,
+) -> Result<StatusCode, Refusal> {
+    results.0.leadership.guard().map_err(|_| Refusal::not_leader())?;
+    let namespace = results.sender(&headers).await?;
+    if results.0.progress.hear(&run, &namespace, progress) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Refusal::unknown_scan())
+    }
 }
 
 /// A refusal with a sentence.

@@ -12,7 +12,7 @@ use crate::world::keys::ObjectKey;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
-use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{ClusterRepository, Repository, Restore, SnapshotPolicy, SnapshotSchedule, names};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{DeserializeGuard, ObjectMeta, PartialObjectMeta};
@@ -68,6 +68,9 @@ pub fn start(
     });
     spawn.kind(Kind::Snapshot, all.clone(), |s: SnapshotView| {
         Observed::Snapshot(Box::new(s))
+    });
+    spawn.kind(Kind::Restore, all.clone(), |r: Restore| {
+        Observed::Restore(Box::new(r))
     });
     spawn.kind(Kind::Job, ours, |j: JobView| Observed::Job(Box::new(j)));
     spawn.kind(Kind::Namespace, all, |n: PartialObjectMeta<Namespace>| {

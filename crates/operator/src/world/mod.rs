@@ -12,7 +12,7 @@ mod state;
 mod tests;
 pub mod views;
 
-use holdfast_api::{SnapshotPolicy, SnapshotSchedule};
+use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule};
 use jiff::Timestamp;
 use keys::{LaneKey, ObjectKey, RepositoryKey};
 use state::State;
@@ -32,6 +32,8 @@ pub enum Dirty {
     Schedule(ObjectKey),
     /// A Snapshot that is not being deleted.
     Snapshot(ObjectKey),
+    /// A Restore.
+    Restore(ObjectKey),
     /// A deletion lane.
     Lane(LaneKey),
 }
@@ -106,6 +108,12 @@ impl World {
     #[must_use]
     pub fn snapshot(&self, key: &ObjectKey) -> Option<Arc<SnapshotView>> {
         self.read().snapshots.get(key).cloned()
+    }
+
+    /// A Restore.
+    #[must_use]
+    pub fn restore(&self, key: &ObjectKey) -> Option<Arc<Restore>> {
+        self.read().restores.get(key).cloned()
     }
 
     /// A namespace.

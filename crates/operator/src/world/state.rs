@@ -5,7 +5,7 @@ use super::views::{JobView, RepositoryView, SnapshotView};
 use super::{Dirty, Pending, ResolvedTo};
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
-use holdfast_api::{SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule, names};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -24,6 +24,8 @@ pub enum Kind {
     Schedule,
     /// Snapshot.
     Snapshot,
+    /// Restore.
+    Restore,
     /// Job with our label.
     Job,
     /// Namespace.
@@ -32,12 +34,13 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Repository,
         Kind::ClusterRepository,
         Kind::Policy,
         Kind::Schedule,
         Kind::Snapshot,
+        Kind::Restore,
         Kind::Job,
         Kind::Namespace,
     ];
@@ -54,6 +57,8 @@ pub enum Observed {
     Schedule(Box<SnapshotSchedule>),
     /// A Snapshot.
     Snapshot(Box<SnapshotView>),
+    /// A Restore.
+    Restore(Box<Restore>),
     /// A Job of ours.
     Job(Box<JobView>),
     /// A namespace by name.
@@ -93,6 +98,7 @@ enum AnyKey {
     Policy(ObjectKey),
     Schedule(ObjectKey),
     Snapshot(ObjectKey),
+    Restore(ObjectKey),
     Job(ObjectKey),
     Namespace(String),
 }
@@ -106,6 +112,7 @@ pub struct State {
     pub(super) policies: HashMap<ObjectKey, Arc<SnapshotPolicy>>,
     pub(super) schedules: HashMap<ObjectKey, Arc<SnapshotSchedule>>,
     pub(super) snapshots: HashMap<ObjectKey, Arc<SnapshotView>>,
+    pub(super) restores: HashMap<ObjectKey, Arc<Restore>>,
     pub(super) namespaces: HashMap<String, NamespaceView>,
     pub(super) jobs: HashMap<ObjectKey, Arc<JobView>>,
     pub(super) jobs_by_owner: HashMap<String, BTreeSet<ObjectKey>>,
@@ -192,6 +199,7 @@ impl State {
             Observed::Policy(p) => (Kind::Policy, AnyKey::Policy(ObjectKey::of(p.as_ref()))),
             Observed::Schedule(s) => (Kind::Schedule, AnyKey::Schedule(ObjectKey::of(s.as_ref()))),
             Observed::Snapshot(s) => (Kind::Snapshot, AnyKey::Snapshot(s.key())),
+            Observed::Restore(r) => (Kind::Restore, AnyKey::Restore(ObjectKey::of(r.as_ref()))),
             Observed::Job(j) => (Kind::Job, AnyKey::Job(j.key())),
             Observed::Namespace(name, _) => (Kind::Namespace, AnyKey::Namespace(name.clone())),
         })
@@ -205,6 +213,7 @@ impl State {
             Kind::Policy => AnyKey::Policy(key),
             Kind::Schedule => AnyKey::Schedule(key),
             Kind::Snapshot => AnyKey::Snapshot(key),
+            Kind::Restore => AnyKey::Restore(key),
             Kind::Job => AnyKey::Job(key),
             Kind::Namespace => AnyKey::Namespace(name),
         }
@@ -227,6 +236,7 @@ impl State {
             Kind::Policy => self.policies.keys().cloned().map(AnyKey::Policy).collect(),
             Kind::Schedule => self.schedules.keys().cloned().map(AnyKey::Schedule).collect(),
             Kind::Snapshot => self.snapshots.keys().cloned().map(AnyKey::Snapshot).collect(),
+            Kind::Restore => self.restores.keys().cloned().map(AnyKey::Restore).collect(),
             Kind::Job => self.jobs.keys().cloned().map(AnyKey::Job).collect(),
             Kind::Namespace => self.namespaces.keys().cloned().map(AnyKey::Namespace).collect(),
         }
@@ -238,6 +248,11 @@ impl State {
             Observed::Policy(new) => self.set_policy(Arc::new(*new), dirty),
             Observed::Schedule(new) => self.set_schedule(Arc::new(*new), dirty),
             Observed::Snapshot(new) => self.set_snapshot(Arc::new(*new), now, dirty),
+            Observed::Restore(new) => {
+                let key = ObjectKey::of(new.as_ref());
+                self.restores.insert(key.clone(), Arc::new(*new));
+                dirty.insert(Dirty::Restore(key));
+            }
             Observed::Job(new) => self.set_job(Arc::new(*new), dirty),
             Observed::Namespace(name, view) => {
                 let before = self.namespaces.insert(name.clone(), view.clone());
@@ -274,6 +289,9 @@ impl State {
                     self.unlink_snapshot(&old);
                     self.first_seen.remove(old.uid());
                 }
+            }
+            AnyKey::Restore(key) => {
+                self.restores.remove(key);
             }
             AnyKey::Job(key) => {
                 if let Some(old) = self.jobs.remove(key) {
@@ -546,6 +564,9 @@ impl State {
                     }
                 }
             }
+            Some(names::OP_RESTORE | names::OP_RESOLVE) => {
+                dirty.insert(Dirty::Restore(ObjectKey::new(&key.namespace, named)));
+            }
             Some(names::OP_BOOTSTRAP | names::OP_LIST) => {
                 if let Some(repository) = crate::jobs::parse_repository(named) {
                     dirty.insert(Dirty::Repository(repository));
@@ -752,6 +773,7 @@ impl State {
             .values()
             .filter(|s| s.metadata.deletion_timestamp.is_none());
         dirty.extend(live.map(|s| Dirty::Snapshot(s.key())));
+        dirty.extend(self.restores.keys().cloned().map(Dirty::Restore));
         dirty
     }
 }

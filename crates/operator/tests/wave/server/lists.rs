@@ -136,6 +136,7 @@ fn list_kind(plural: &str) -> String {
         "clusterrepositories" => "ClusterRepository",
         "snapshotpolicies" => "SnapshotPolicy",
         "snapshotschedules" => "SnapshotSchedule",
+        "restores" => "Restore",
         "snapshots" => "Snapshot",
         "configmaps" => "ConfigMap",
         "namespaces" => "Namespace",

@@ -392,6 +392,7 @@ fn observe(path: &str, object: &Value) -> Option<Observed> {
             serde_json::from_value(object).unwrap(),
         ))),
         "snapshotschedules" => Observed::Schedule(Box::new(serde_json::from_value(object).unwrap())),
+        "restores" => Observed::Restore(Box::new(serde_json::from_value(object).unwrap())),
         "snapshotpolicies" => Observed::Policy(Box::new(serde_json::from_value(object).unwrap())),
         "jobs" => Observed::Job(Box::new(serde_json::from_value::<JobView>(object).unwrap())),
         "namespaces" => Observed::Namespace(

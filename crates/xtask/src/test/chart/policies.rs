@@ -12,7 +12,7 @@ const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// Each policy, and words of the source that it must carry.
-fn wanted() -> [(&'static str, Vec<String>); 8] {
+fn wanted() -> [(&'static str, Vec<String>); 9] {
     let operator = format!(
         "'system:serviceaccount:{}:holdfast-operator'",
         names::OPERATOR_NAMESPACE
@@ -69,6 +69,10 @@ fn wanted() -> [(&'static str, Vec<String>); 8] {
                 format!("check('{}')", names::WRITE_OFF_VERB),
                 "check('create')".to_owned(),
             ],
+        ),
+        (
+            "holdfast-volumes",
+            vec![operator.clone(), quoted(names::PRIME_PREFIX)],
         ),
         (
             "holdfast-batch-jobs",

@@ -1,0 +1,81 @@
+//! What a mover needs to reach the repository, asked for in this order.
+
+use crate::context::{Context, Error};
+use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::protect::snapshot::allows;
+use crate::world::keys::RepositoryKey;
+use crate::world::views::RepositoryView;
+use holdfast_api::repository::RepositoryPhase;
+use holdfast_core::restore::Reason;
+use std::sync::Arc;
+
+/// A reason and a sentence.
+pub type Why = (Reason, String);
+
+/// The repository, if a mover in `namespace` can reach it. One that is degraded, suspended or waits for something of
+/// its own still restores: only whether it was ever connected, and is not refused, counts.
+pub async fn repository(
+    ctx: &Context,
+    namespace: &str,
+    key: Option<&RepositoryKey>,
+) -> Result<Result<Arc<RepositoryView>, Why>, Error> {
+    let Some(view) = key.and_then(|k| ctx.world.repository(k)) else {
+        let named = key.map_or_else(|| "repository of an unknown kind".to_owned(), ToString::to_string);
+        return Ok(Err((
+            Reason::RepositoryNotFound,
+            format!("The {named} does not exist. Create it; the restore goes on then."),
+        )));
+    };
+    let labels = ctx
+        .world
+        .namespace_view(namespace)
+        .map(|n| n.labels)
+        .unwrap_or_default();
+    let allowed = match &view.allowed {
+        None => view.key.namespace() == Some(namespace),
+        Some(allowed) => allows(allowed, namespace, &labels),
+    };
+    if !allowed {
+        return Ok(Err((
+            Reason::NamespaceNotAllowed,
+            format!(
+                "This namespace may not use {}: a Repository serves its own namespace, a ClusterRepository those of spec.allowedNamespaces.",
+                view.key
+            ),
+        )));
+    }
+    let failed = view.status.phase == Some(RepositoryPhase::Failed);
+    if view.unique_id().is_none() || failed || !view.refusals.is_empty() {
+        return Ok(Err((
+            Reason::RepositoryNotReady,
+            format!(
+                "{} was never connected or needs a person; its conditions say why. The restore goes on then.",
+                view.key
+            ),
+        )));
+    }
+    let password = &view.spec.encryption.password_secret_ref;
+    match secret(ctx, namespace, &password.name, &password.key).await? {
+        SecretFact::Usable(_) => {}
+        SecretFact::Missing | SecretFact::NoKey => {
+            return Ok(Err((
+                Reason::MissingCredentialsSecret,
+                format!(
+                    "Secret {namespace}/{} with key {} does not exist where the mover runs. Create it.",
+                    password.name, password.key
+                ),
+            )));
+        }
+    }
+    if let Some((claim, _)) = view.filesystem()
+        && !claim_exists(ctx, namespace, claim).await?
+    {
+        return Ok(Err((
+            Reason::MissingRepositoryClaim,
+            format!(
+                "PersistentVolumeClaim {namespace}/{claim} of the repository does not exist where the mover runs. Create it."
+            ),
+        )));
+    }
+    Ok(Ok(view))
+}

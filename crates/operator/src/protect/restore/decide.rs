@@ -1,0 +1,418 @@
+//! What is to be done about a Restore: pure, time and facts as arguments. First match wins.
+
+use super::claims::Claim;
+use super::job::{self, Answer};
+use super::observe::{Facts, Populate, Target, since};
+use super::source::{Asks, Source};
+use crate::jobs::outcome::JobFact;
+use crate::world::views::{JobState, RepositoryView};
+use holdfast_api::restore::{OnMissingSnapshot, Resolution, ResolvedRestore, RestorePhase};
+use holdfast_api::shared::duration;
+use holdfast_core::backoff;
+use holdfast_core::restore::{Missing, OnMissing, Reason, missing};
+use holdfast_protocol::restore::NotSet;
+use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+
+/// How often what is missing is looked for again.
+const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// How often a Restore that fills claims looks for one.
+const CLAIMS: SignedDuration = SignedDuration::from_secs(15);
+
+/// The next step.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Nothing, for so long; none is until an event comes.
+    Rest(Option<SignedDuration>),
+    /// Say what it waits for, and look again.
+    Say(Reason, String, SignedDuration),
+    /// It ends without the data.
+    Fail(Reason, String),
+    /// It ends well.
+    Finish(Reason, String),
+    /// A claim asks to be filled: begin anew for it.
+    Begin(Box<Claim>),
+    /// The claim that was being filled is gone: wait for another.
+    Forget,
+    /// Record which snapshot it is.
+    Pin(Box<ResolvedRestore>),
+    /// Create the Job that asks the repository.
+    Ask(Box<Asks>, Arc<RepositoryView>),
+    /// Make the claim.
+    MakeClaim,
+    /// Make the claim that is filled in the place of this one.
+    MakePrime(Box<Claim>),
+    /// Create the Job that writes.
+    Write(Arc<RepositoryView>, String),
+    /// The Job runs.
+    Running(Box<JobFact>),
+    /// Nothing came of the Job, and another may do better, after this time or by the backoff.
+    Retry(Reason, String, Option<Timestamp>),
+    /// Everything is written: record how much.
+    Written(Box<Written>),
+    /// Give the volume to this claim.
+    HandOver(String, Box<Claim>),
+}
+
+/// What a mover wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Files.
+    pub files: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// What could not be set, if the engine can tell.
+    pub not_set: Option<NotSet>,
+    /// Why that makes it fail.
+    pub failed: Option<String>,
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(facts: &Facts, now: Timestamp) -> Step {
+    if facts.phase() == Some(RestorePhase::Unknown) {
+        return Step::Rest(None);
+    }
+    if facts.has_ended() {
+        return after_the_end(facts);
+    }
+    if !facts.refusals.is_empty() {
+        return Step::Fail(Reason::InvalidSpec, facts.refusals.join("; "));
+    }
+    if let Target::Populate(populate) = &facts.target
+        && let Some(step) = choose_claim(facts, populate)
+    {
+        return step;
+    }
+    let status = facts.view.status.clone().unwrap_or_default();
+    if let Some(next) = status
+        .next_attempt_at
+        .filter(|next| backoff::REPOSITORY.waits(*next, now))
+    {
+        // The conditions say already what is waited for.
+        return Step::Rest(Some(next.duration_since(now).min(AGAIN)));
+    }
+    match facts.resolved() {
+        None => resolve(facts, now),
+        Some(resolved) => match resolved.resolution {
+            Resolution::Snapshot => write(facts, resolved, now),
+            Resolution::NoSnapshot => leave_empty(facts),
+            Resolution::Unknown => Step::Rest(None),
+        },
+    }
+}
+
+/// A Restore that fills claims goes on for a claim that it has not filled.
+fn after_the_end(facts: &Facts) -> Step {
+    let Target::Populate(populate) = &facts.target else {
+        return Step::Rest(None);
+    };
+    let status = facts.view.status.as_ref();
+    let edited = status.and_then(|s| s.observed_generation) != facts.view.metadata.generation;
+    let again = facts.phase() == Some(RestorePhase::Failed) && edited;
+    let fresh = |claim: &&Claim| again || Some(claim.uid.as_str()) != facts.filling();
+    match populate.unbound.iter().find(fresh) {
+        Some(claim) => Step::Begin(Box::new(claim.clone())),
+        None => Step::Rest(Some(CLAIMS)),
+    }
+}
+
+/// Which claim is filled; none when the recorded one is.
+fn choose_claim(facts: &Facts, populate: &Populate) -> Option<Step> {
+    match facts.filling() {
+        Some(uid) => match populate.find(uid) {
+            Some(_) => None,
+            None => Some(Step::Forget),
+        },
+        None => Some(match (populate.unbound.first(), populate.bound.first()) {
+            (Some(claim), _) => Step::Begin(Box::new(claim.clone())),
+            (None, Some(bound)) => Step::Finish(
+                Reason::TargetAlreadyBound,
+                format!(
+                    "Claim {} was bound before it was looked at; nothing was written to it.",
+                    bound.name
+                ),
+            ),
+            (None, None) => Step::Say(
+                Reason::WaitingForClaim,
+                "No unbound claim of this namespace names this Restore in spec.dataSourceRef.".into(),
+                CLAIMS,
+            ),
+        }),
+    }
+}
+
+fn resolve(facts: &Facts, now: Timestamp) -> Step {
+    match facts.source.clone() {
+        None => Step::Rest(Some(AGAIN)),
+        Some(Source::Waits((reason, message))) => Step::Say(reason, message, AGAIN),
+        Some(Source::Ends((reason, message))) => Step::Fail(reason, message),
+        Some(Source::Missing(what)) => none_there(facts, &what, now),
+        Some(Source::Known(resolved)) => Step::Pin(resolved),
+        Some(Source::Asks(asks)) => match &facts.job {
+            None => match &facts.repository {
+                Some(Ok(repository)) => Step::Ask(asks, Arc::clone(repository)),
+                Some(Err((reason, message))) => Step::Say(*reason, message.clone(), AGAIN),
+                None => Step::Rest(Some(AGAIN)),
+            },
+            Some(job) => match job.state {
+                JobState::Waiting | JobState::Active => Step::Running(Box::new(job.clone())),
+                JobState::Succeeded | JobState::Failed => match job::answer(job) {
+                    Answer::Resolved(found) => Step::Pin(Box::new(job::pin(&found, asks.repository.as_ref(), job, now))),
+                    Answer::Nothing { of_identity } => {
+                        let wanted = &asks.wanted;
+                        let path = wanted.path.as_deref().unwrap_or("any path");
+                        let what = format!(
+                            "The repository has {of_identity} snapshots of {}@{} {path}, and none fits",
+                            wanted.username, wanted.hostname
+                        );
+                        none_there(facts, &what, now)
+                    }
+                    Answer::Ambiguous(paths) => Step::Fail(
+                        Reason::AmbiguousIdentity,
+                        format!(
+                            "The identity has snapshots of several paths: {}. Name one in spec.source.identity.sourcePath of a new Restore.",
+                            paths.join(", ")
+                        ),
+                    ),
+                    Answer::Unreachable(why) => Step::Retry(Reason::BackendUnreachable, why, None),
+                    Answer::Failed(reason, why) => Step::Fail(reason, why),
+                    Answer::Gone | Answer::Written(_) => {
+                        Step::Fail(Reason::RestoreFailed, "The mover answered something else than was asked; are operator and mover of one release?".into())
+                    }
+                },
+            },
+        },
+    }
+}
+
+/// Nothing is there: wait, fail, or leave the target empty.
+fn none_there(facts: &Facts, what: &str, now: Timestamp) -> Step {
+    let policy = facts.view.spec.policy.clone().unwrap_or_default();
+    let from_policy = facts.view.spec.source.from_policy.is_some();
+    let on = match policy.on_missing_snapshot {
+        Some(OnMissingSnapshot::Fail | OnMissingSnapshot::Unknown) => OnMissing::Fail,
+        Some(OnMissingSnapshot::Continue) => OnMissing::Continue,
+        None if from_policy => OnMissing::Continue,
+        None => OnMissing::Fail,
+    };
+    let wait = policy
+        .wait_timeout
+        .as_deref()
+        .and_then(duration)
+        .unwrap_or_default();
+    match missing(on, since(facts), wait, now) {
+        Missing::LookAgain(until) => {
+            let message = format!("{what}. Looked for again until {until}.");
+            let pause = AGAIN.min(until.duration_since(now));
+            if facts.job.is_some() {
+                let next = now.checked_add(pause).unwrap_or(until);
+                Step::Retry(Reason::SnapshotNotFound, message, Some(next))
+            } else {
+                Step::Say(Reason::SnapshotNotFound, message, pause)
+            }
+        }
+        Missing::Fail => Step::Fail(
+            Reason::SnapshotMissing,
+            format!(
+                "{what}. Make a new Restore when there is one, or with spec.policy.onMissingSnapshot: Continue to go on without."
+            ),
+        ),
+        Missing::Continue => Step::Pin(Box::new(ResolvedRestore {
+            resolution: Resolution::NoSnapshot,
+            kopia_snapshot_id: None,
+            snapshot_ref: None,
+            repository: None,
+            unique_id: None,
+            identity: None,
+            start_time: None,
+            size_bytes: None,
+            pinned_at: now,
+        })),
+    }
+}
+
+fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
+    if facts.is_written() {
+        return hand_over(facts, Reason::RestoreSucceeded);
+    }
+    if let Some(step) = target_missing(facts) {
+        return step;
+    }
+    let Some(job) = &facts.job else {
+        return match &facts.repository {
+            Some(Ok(view))
+                if resolved.unique_id.is_some() && view.unique_id() != resolved.unique_id.as_deref() =>
+            {
+                let message = format!(
+                    "{} has the unique id {}, recorded is {}: it is another repository. Nothing was written.",
+                    view.key,
+                    view.unique_id().unwrap_or_default(),
+                    resolved.unique_id.clone().unwrap_or_default()
+                );
+                Step::Fail(Reason::RepositoryReplaced, message)
+            }
+            Some(Ok(view)) => Step::Write(Arc::clone(view), job::target(&facts.view)),
+            Some(Err((reason, message))) => Step::Say(*reason, message.clone(), AGAIN),
+            None => Step::Rest(Some(AGAIN)),
+        };
+    };
+    match job.state {
+        JobState::Waiting | JobState::Active => match &facts.target {
+            // Made after its Job, which owns it: it goes with the Job.
+            Target::Populate(Populate { prime: None, .. }) => {
+                filled_claim(facts).map_or(Step::Forget, |claim| Step::MakePrime(Box::new(claim)))
+            }
+            Target::Populate(_) | Target::New(_) | Target::Existing(_) | Target::Unread => {
+                Step::Running(Box::new(job.clone()))
+            }
+        },
+        JobState::Succeeded | JobState::Failed => match job::answer(job) {
+            Answer::Written(written) => Step::Written(Box::new(written)),
+            Answer::Gone => {
+                let id = resolved.kopia_snapshot_id.clone().unwrap_or_default();
+                none_there(
+                    facts,
+                    &format!("Snapshot {id} is not in the repository any more"),
+                    now,
+                )
+            }
+            Answer::Unreachable(why) => Step::Retry(Reason::BackendUnreachable, why, None),
+            Answer::Failed(reason, why) => Step::Fail(reason, why),
+            Answer::Resolved(_) | Answer::Nothing { .. } | Answer::Ambiguous(_) => Step::Fail(
+                Reason::RestoreFailed,
+                "The mover answered something else than was asked; are operator and mover of one release?"
+                    .into(),
+            ),
+        },
+    }
+}
+
+/// What has to be there before a mover can write.
+fn target_missing(facts: &Facts) -> Option<Step> {
+    let uid = facts.view.metadata.uid.as_deref();
+    match &facts.target {
+        Target::New(None) => Some(Step::MakeClaim),
+        Target::New(Some(claim)) if claim.made_by.as_deref() != uid => Some(Step::Fail(
+            Reason::TargetExists,
+            format!(
+                "Claim {} exists, and this Restore did not make it. Use spec.target.pvcRef on a new Restore for a claim that is there.",
+                claim.name
+            ),
+        )),
+        Target::Existing(None) => Some(Step::Say(
+            Reason::TargetNotFound,
+            "The claim of spec.target.pvcRef does not exist. Create it; the restore goes on then.".into(),
+            AGAIN,
+        )),
+        Target::Populate(populate) => {
+            let claim = filled_claim(facts)?;
+            if claim.volume.is_some()
+                && populate.prime.as_ref().and_then(|p| p.volume.as_ref()) != claim.volume.as_ref()
+            {
+                return Some(hijacked(&claim));
+            }
+            claim.waits_for_consumer.then(|| {
+                Step::Say(
+                    Reason::WaitingForConsumer,
+                    format!(
+                        "The storage class of claim {} binds when a pod uses it, and none does yet.",
+                        claim.name
+                    ),
+                    AGAIN,
+                )
+            })
+        }
+        Target::New(Some(_)) | Target::Existing(Some(_)) | Target::Unread => None,
+    }
+}
+
+fn hijacked(claim: &Claim) -> Step {
+    Step::Fail(
+        Reason::PopulateHijacked,
+        format!(
+            "Claim {} was bound to volume {} by another, while its own was being filled: its provisioner ignores dataSourceRef. Nothing was handed over. Use a class whose provisioner heeds it, and make the claim anew.",
+            claim.name,
+            claim.volume.clone().unwrap_or_default()
+        ),
+    )
+}
+
+fn filled_claim(facts: &Facts) -> Option<Claim> {
+    let Target::Populate(populate) = &facts.target else {
+        return None;
+    };
+    populate.find(facts.filling()?).cloned()
+}
+
+/// There is no snapshot and that is fine: the claim is made or bound all the same.
+fn leave_empty(facts: &Facts) -> Step {
+    let done = || {
+        Step::Finish(
+            Reason::NoSnapshot,
+            "There is no snapshot, and onMissingSnapshot is Continue: the target was left as it was.".into(),
+        )
+    };
+    match &facts.target {
+        Target::Existing(_) | Target::Unread => done(),
+        Target::New(_) => target_missing(facts).unwrap_or_else(done),
+        Target::Populate(populate) => {
+            if let Some(step) = target_missing(facts) {
+                return step;
+            }
+            match (&populate.prime, filled_claim(facts)) {
+                (None, Some(claim)) if !claim.bound => Step::MakePrime(Box::new(claim)),
+                (_, _) => hand_over(facts, Reason::NoSnapshot),
+            }
+        }
+    }
+}
+
+/// The volume is as it is to be: it becomes the claim's.
+fn hand_over(facts: &Facts, reason: Reason) -> Step {
+    let message = || match reason {
+        Reason::NoSnapshot => {
+            "There is no snapshot, and onMissingSnapshot is Continue: the volume is empty.".to_owned()
+        }
+        _ => done_message(facts),
+    };
+    let Target::Populate(populate) = &facts.target else {
+        return Step::Finish(reason, message());
+    };
+    let Some(claim) = filled_claim(facts) else {
+        return Step::Forget;
+    };
+    let filled = populate.prime.as_ref().and_then(|p| p.volume.clone());
+    match (&claim.volume, filled) {
+        (Some(own), Some(filled)) if *own != filled => hijacked(&claim),
+        (Some(_), _) if claim.bound => Step::Finish(reason, message()),
+        (Some(_), _) => waiting_for_volume(&claim),
+        (None, Some(filled)) => Step::HandOver(filled, Box::new(claim)),
+        (None, None) => waiting_for_volume(&claim),
+    }
+}
+
+fn waiting_for_volume(claim: &Claim) -> Step {
+    Step::Say(
+        Reason::WaitingForVolume,
+        format!("The volume for claim {} is not bound yet.", claim.name),
+        SignedDuration::from_secs(2),
+    )
+}
+
+fn done_message(facts: &Facts) -> String {
+    let status = facts.view.status.clone().unwrap_or_default();
+    let progress = status.progress.unwrap_or_default();
+    let lacks = status.not_restored.map_or_else(String::new, |n| {
+        let all = n.owners + n.modes + n.times + n.xattrs + n.special_files;
+        if all == 0 {
+            String::new()
+        } else {
+            format!(" {all} things could not be set; status.notRestored has them.")
+        }
+    });
+    format!(
+        "{} files with {} bytes are restored.{lacks}",
+        progress.files_restored, progress.bytes_restored
+    )
+}

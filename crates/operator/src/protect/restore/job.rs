@@ -1,0 +1,325 @@
+//! The Jobs of a Restore: how they are named and built, and what their ends mean.
+
+use super::decide::Written;
+use crate::context::Context;
+use crate::jobs::build::Mover;
+use crate::jobs::outcome::{JobFact, Read};
+use crate::jobs::{job_name, short_hash};
+use crate::protect::repository;
+use crate::world::keys::{self, ObjectKey, RepositoryKey};
+use crate::world::views::RepositoryView;
+use holdfast_api::restore::{Resolution, ResolvedRestore, RestoreOptions};
+use holdfast_api::shared::Identity;
+use holdfast_api::{Restore, names};
+use holdfast_core::restore::Reason;
+use holdfast_protocol::RESTORE_DIR;
+use holdfast_protocol::outcome::{FailureClass, OperationResult};
+use holdfast_protocol::restore::{Existing, Found, How, Refused, RestoreAnswer, RestoreItem};
+use holdfast_protocol::work::{Operation, ResultsEndpoint, Source, WorkDocument};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use std::collections::BTreeMap;
+
+/// Seconds after which a restore is ended when nothing else is said: 48 hours.
+const DEADLINE_SECONDS: i64 = 48 * 3600;
+/// Seconds that looking up a snapshot may take.
+const ASK_SECONDS: i64 = 1_800;
+
+/// UID of the claim it fills, if it does.
+fn filling(restore: &Restore) -> Option<&str> {
+    let target = restore.status.as_ref()?.target.as_ref()?;
+    target.pvc_ref.as_ref()?.uid.as_deref()
+}
+
+fn attempts(restore: &Restore) -> u32 {
+    restore.status.as_ref().and_then(|s| s.attempts).unwrap_or(0)
+}
+
+/// Name of the Job of the stage it is in: one for each claim, stage and attempt.
+#[must_use]
+pub fn name(restore: &Restore) -> String {
+    let resolved = restore.status.as_ref().and_then(|s| s.resolved.as_ref());
+    let resolved = resolved.is_some_and(|r| r.resolution == Resolution::Snapshot);
+    let mut name = format!("{}-restore", ObjectKey::of(restore).name);
+    if let (Some(uid), true) = (filling(restore), restore.spec.target.populator.is_some()) {
+        name.push_str(&format!("-{}", short_hash(uid)));
+    }
+    if !resolved {
+        name.push_str("-find");
+    }
+    match attempts(restore) {
+        0 => {}
+        n => name.push_str(&format!("-{n}")),
+    }
+    job_name(&name)
+}
+
+/// Name of the claim that is filled in the place of another.
+#[must_use]
+pub fn prime(restore: &Restore) -> String {
+    let uid = filling(restore).unwrap_or_default();
+    match attempts(restore) {
+        0 => format!("{}{uid}", names::PRIME_PREFIX),
+        n => format!("{}{uid}-{n}", names::PRIME_PREFIX),
+    }
+}
+
+/// Name of the claim that the mover writes to.
+#[must_use]
+pub fn target(restore: &Restore) -> String {
+    let target = &restore.spec.target;
+    match (&target.pvc, &target.pvc_ref) {
+        (Some(new), _) => new.name.clone(),
+        (None, Some(there)) => there.name.clone(),
+        (None, None) => prime(restore),
+    }
+}
+
+/// Under which name its progress is told.
+#[must_use]
+pub fn run(restore: &Restore) -> String {
+    let uid = restore.metadata.uid.clone().unwrap_or_default();
+    format!("{uid}-{}", short_hash(&name(restore)))
+}
+
+/// The mover of the stage it is in.
+#[must_use]
+pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, operation: Operation) -> Mover {
+    let key = ObjectKey::of(restore);
+    let failure = restore.spec.failure_policy.clone().unwrap_or_default();
+    let (op, deadline) = match &operation {
+        Operation::Resolve { .. } => (names::OP_RESOLVE, ASK_SECONDS),
+        Operation::Restore { .. }
+        | Operation::Backup { .. }
+        | Operation::Bootstrap { .. }
+        | Operation::DeleteBatch { .. }
+        | Operation::List {} => (
+            names::OP_RESTORE,
+            failure.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS),
+        ),
+    };
+    let uid = restore.metadata.uid.clone().unwrap_or_default();
+    let endpoint = ctx
+        .endpoint
+        .read()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clone();
+    let password = &repository.spec.encryption.password_secret_ref;
+    Mover {
+        name: name(restore),
+        namespace: key.namespace.clone(),
+        op,
+        owner_uid: uid.clone(),
+        works_for: key.name.clone(),
+        owner: Some(OwnerReference {
+            api_version: names::API_VERSION.to_owned(),
+            kind: "Restore".to_owned(),
+            name: key.name,
+            uid,
+            controller: Some(true),
+            block_owner_deletion: Some(false),
+        }),
+        document: WorkDocument {
+            version: holdfast_protocol::VERSION,
+            cluster: ctx.cluster.clone(),
+            repository: repository::access(repository),
+            operation,
+            results: endpoint.map(|endpoint| ResultsEndpoint {
+                address: endpoint.address,
+                server_name: endpoint.server_name,
+                ca: endpoint.ca,
+                scan: run(restore),
+            }),
+        },
+        image: ctx.settings.mover_image.clone(),
+        pull_policy: ctx.settings.mover_pull_policy.clone(),
+        repository_claim: repository
+            .filesystem()
+            .map(|(c, _)| c.to_owned())
+            .unwrap_or_default(),
+        secret: password.name.clone(),
+        secret_key: password.key.clone(),
+        sources: Vec::new(),
+        backoff_limit: failure.backoff_limit.unwrap_or(2),
+        active_deadline_seconds: deadline,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+/// What the mover that writes is told.
+#[must_use]
+pub fn item(restore: &Restore, resolved: &ResolvedRestore) -> RestoreItem {
+    let identity = resolved.identity.clone().unwrap_or(Identity {
+        username: String::new(),
+        hostname: String::new(),
+        source_path: String::new(),
+    });
+    let uid = restore.metadata.uid.clone().unwrap_or_default();
+    RestoreItem {
+        uid: match filling(restore) {
+            Some(claim) => format!("{uid}-{}", short_hash(claim)),
+            None => uid,
+        },
+        snapshot_id: resolved.kopia_snapshot_id.clone().unwrap_or_default(),
+        source: Source {
+            username: identity.username,
+            hostname: identity.hostname,
+            path: identity.source_path,
+        },
+        start_time: resolved.start_time,
+        to: RESTORE_DIR.to_owned(),
+        how: how(restore.spec.options.as_ref()),
+    }
+}
+
+/// How files are written; without options nothing is overwritten.
+#[must_use]
+pub fn how(options: Option<&RestoreOptions>) -> How {
+    let Some(options) = options else {
+        return How {
+            existing: Existing::Refuse,
+            delete_others: false,
+            owners: true,
+            sparse: true,
+            all_or_fail: false,
+        };
+    };
+    let existing = if options.skip_existing == Some(true) {
+        Existing::Keep
+    } else if options.overwrite_files == Some(true) || options.enable_file_deletion {
+        Existing::Replace
+    } else {
+        Existing::Refuse
+    };
+    How {
+        existing,
+        delete_others: options.enable_file_deletion,
+        owners: options.skip_owners != Some(true),
+        sparse: options.write_sparse_files.unwrap_or(true),
+        all_or_fail: !options.ignore_permission_errors,
+    }
+}
+
+/// What the end of a Job means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// It is this snapshot.
+    Resolved(Found),
+    /// None fits.
+    Nothing {
+        /// Snapshots of the identity.
+        of_identity: u64,
+    },
+    /// Snapshots of these paths.
+    Ambiguous(Vec<String>),
+    /// Everything is written.
+    Written(Written),
+    /// The snapshot is not there any more.
+    Gone,
+    /// The repository could not be reached.
+    Unreachable(String),
+    /// Anything else.
+    Failed(Reason, String),
+}
+
+/// Reads the end of a Job.
+#[must_use]
+pub fn answer(job: &JobFact) -> Answer {
+    let outcome = match &job.read {
+        Read::Unreadable(why) | Read::Silent(why) => {
+            let message = format!("The mover left no result: {why}. The target may hold part of the files.");
+            return Answer::Failed(Reason::RestoreFailed, message);
+        }
+        Read::Outcome { outcome, .. } => outcome,
+    };
+    let OperationResult::Restore(answer) = &outcome.result else {
+        return match &outcome.error {
+            Some(failure) => match failure.class {
+                FailureClass::BackendUnreachable => Answer::Unreachable(failure.message.clone()),
+                FailureClass::RepositoryReplaced => {
+                    Answer::Failed(Reason::RepositoryReplaced, failure.message.clone())
+                }
+                FailureClass::InvalidPassword
+                | FailureClass::RepositoryNotInitialized
+                | FailureClass::SourceUnreadable
+                | FailureClass::InvalidWork
+                | FailureClass::OperationFailed
+                | FailureClass::Unknown => Answer::Failed(Reason::RestoreFailed, failure.message.clone()),
+            },
+            None => Answer::Failed(
+                Reason::RestoreFailed,
+                "The mover answered something else than was asked; are operator and mover of one release?"
+                    .into(),
+            ),
+        };
+    };
+    match answer {
+        RestoreAnswer::Resolved {
+            found: Some(found), ..
+        } => Answer::Resolved(found.clone()),
+        RestoreAnswer::Resolved {
+            found: None,
+            of_identity,
+            paths,
+        } if paths.is_empty() => Answer::Nothing {
+            of_identity: *of_identity,
+        },
+        RestoreAnswer::Resolved {
+            found: None, paths, ..
+        } => Answer::Ambiguous(paths.clone()),
+        RestoreAnswer::Restored {
+            files,
+            bytes,
+            not_set,
+            ..
+        } => Answer::Written(Written {
+            files: *files,
+            bytes: *bytes,
+            not_set: not_set.clone(),
+            failed: outcome.error.as_ref().map(|f| f.message.clone()),
+        }),
+        RestoreAnswer::Refused { why } => {
+            let message = outcome
+                .error
+                .as_ref()
+                .map(|f| f.message.clone())
+                .unwrap_or_default();
+            match why {
+                Refused::SnapshotNotFound => Answer::Gone,
+                Refused::TargetNotEmpty => Answer::Failed(Reason::TargetNotEmpty, message),
+                Refused::Unknown => Answer::Failed(Reason::RestoreFailed, message),
+            }
+        }
+    }
+}
+
+/// What is recorded of a snapshot that was found.
+#[must_use]
+pub fn pin(
+    found: &Found,
+    repository: Option<&RepositoryKey>,
+    job: &JobFact,
+    now: Timestamp,
+) -> ResolvedRestore {
+    let unique_id = match &job.read {
+        Read::Outcome { outcome, .. } => outcome.unique_id.clone(),
+        Read::Unreadable(_) | Read::Silent(_) => None,
+    };
+    ResolvedRestore {
+        resolution: Resolution::Snapshot,
+        kopia_snapshot_id: Some(found.snapshot_id.clone()),
+        snapshot_ref: None,
+        repository: repository.map(keys::pin_to),
+        unique_id,
+        identity: Some(Identity {
+            username: found.source.username.clone(),
+            hostname: found.source.hostname.clone(),
+            source_path: found.source.path.clone(),
+        }),
+        // As the API server would keep it.
+        start_time: Some(found.start_time),
+        size_bytes: found.size_bytes.map(|n| i64::try_from(n).unwrap_or(i64::MAX)),
+        pinned_at: now,
+    }
+}

@@ -1,0 +1,216 @@
+//! What the decision on a Restore rests on. Reads live only what the stage it is in needs.
+
+use super::access::{self, Why};
+use super::claims::{self, Claim};
+use super::job;
+use super::source::{self, Source};
+use crate::context::{Context, Error};
+use crate::jobs::outcome::{self, JobFact};
+use crate::world::keys::{self, ObjectKey};
+use crate::world::views::RepositoryView;
+use holdfast_api::Restore;
+use holdfast_api::restore::{ResolvedRestore, RestorePhase};
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// Facts about one Restore.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The object.
+    pub view: Arc<Restore>,
+    /// Why its spec is refused; empty when it is not.
+    pub refusals: Vec<String>,
+    /// Where it goes.
+    pub target: Target,
+    /// Where it comes from; only while no snapshot is recorded.
+    pub source: Option<Source>,
+    /// The repository, for the Job that comes next; only when one does.
+    pub repository: Option<Result<Arc<RepositoryView>, Why>>,
+    /// The Job of the stage it is in, if there is one.
+    pub job: Option<JobFact>,
+}
+
+/// Where a restore goes.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A claim to be made.
+    New(Option<Claim>),
+    /// A claim that is to be there.
+    Existing(Option<Claim>),
+    /// Claims that ask for it.
+    Populate(Populate),
+    /// Not looked at: the Restore has ended, or is refused.
+    Unread,
+}
+
+/// Claims that ask to be filled.
+#[derive(Debug, Clone, Default)]
+pub struct Populate {
+    /// Those that are bound to nothing, oldest first.
+    pub unbound: Vec<Claim>,
+    /// Those that are bound.
+    pub bound: Vec<Claim>,
+    /// The one that stands in for the recorded claim.
+    pub prime: Option<Claim>,
+}
+
+impl Populate {
+    /// The claim with this UID.
+    #[must_use]
+    pub fn find(&self, uid: &str) -> Option<&Claim> {
+        self.unbound.iter().chain(&self.bound).find(|c| c.uid == uid)
+    }
+}
+
+impl Facts {
+    /// Whether it fills claims.
+    #[must_use]
+    pub fn populates(&self) -> bool {
+        self.view.spec.target.populator.is_some()
+    }
+
+    /// What is recorded to be restored.
+    #[must_use]
+    pub fn resolved(&self) -> Option<&ResolvedRestore> {
+        self.view.status.as_ref()?.resolved.as_ref()
+    }
+
+    /// Phase; none is that of a new object.
+    #[must_use]
+    pub fn phase(&self) -> Option<RestorePhase> {
+        self.view.status.as_ref()?.phase
+    }
+
+    /// The claim that is recorded as the one to fill.
+    #[must_use]
+    pub fn filling(&self) -> Option<&str> {
+        let target = self.view.status.as_ref()?.target.as_ref()?;
+        target.pvc_ref.as_ref()?.uid.as_deref()
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match self.phase() {
+            Some(RestorePhase::Completed | RestorePhase::Failed | RestorePhase::Unknown) => true,
+            Some(RestorePhase::Pending | RestorePhase::Resolving | RestorePhase::Restoring) | None => false,
+        }
+    }
+
+    /// Whether everything was written, and only the volume has to be handed over.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        let timing = self.view.status.as_ref().and_then(|s| s.timing.as_ref());
+        timing.is_some_and(|t| t.end_time.is_some())
+    }
+}
+
+/// Gathers the facts.
+pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
+    let refusals: Vec<String> = holdfast_api::validate::restore(&view.spec)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let mut facts = Facts {
+        view,
+        refusals,
+        target: Target::Unread,
+        source: None,
+        repository: None,
+        job: None,
+    };
+    if !facts.refusals.is_empty() || (facts.has_ended() && !facts.populates()) {
+        return Ok(facts);
+    }
+    facts.target = target(ctx, &facts).await?;
+    if facts.has_ended() || (facts.populates() && facts.filling().is_none()) {
+        return Ok(facts);
+    }
+    let now = ctx.clock.now();
+    let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
+    facts.job = current_job(ctx, &facts).await?;
+    let needs_job = facts.job.is_none() && !facts.is_written();
+    match facts.resolved().cloned() {
+        None => {
+            let source = source::source(ctx, &facts.view, now).await?;
+            if let (Source::Asks(asks), true) = (&source, needs_job) {
+                let found = access::repository(ctx, &namespace, asks.repository.as_ref()).await?;
+                facts.repository = Some(found);
+            }
+            facts.source = Some(source);
+        }
+        Some(resolved) if resolved.kopia_snapshot_id.is_some() && needs_job => {
+            let key = resolved
+                .repository
+                .as_ref()
+                .and_then(|r| keys::resolve(r, &namespace));
+            facts.repository = Some(access::repository(ctx, &namespace, key.as_ref()).await?);
+        }
+        Some(_) => {}
+    }
+    Ok(facts)
+}
+
+async fn target(ctx: &Context, facts: &Facts) -> Result<Target, Error> {
+    let restore = &facts.view;
+    let namespace = ObjectKey::of(restore.as_ref()).namespace;
+    let spec = &restore.spec.target;
+    if let Some(new) = &spec.pvc {
+        return Ok(Target::New(claims::claim(ctx, &namespace, &new.name).await?));
+    }
+    if let Some(there) = &spec.pvc_ref {
+        return Ok(Target::Existing(
+            claims::claim(ctx, &namespace, &there.name).await?,
+        ));
+    }
+    let mut populate = Populate::default();
+    for mut claim in claims::asking(ctx, restore).await? {
+        if claim.volume.is_some() {
+            populate.bound.push(claim);
+        } else {
+            claim.waits_for_consumer = claims::waits_for_consumer(ctx, &claim).await?;
+            populate.unbound.push(claim);
+        }
+    }
+    let status = restore.status.as_ref();
+    let recorded = status
+        .and_then(|s| s.target.as_ref())
+        .and_then(|t| t.pvc_prime.as_deref());
+    if let (Some(prime), false) = (recorded, facts.has_ended()) {
+        populate.prime = claims::claim(ctx, &namespace, prime).await?;
+    }
+    Ok(Target::Populate(populate))
+}
+
+/// The Job of the stage, with its outcome read live.
+async fn current_job(ctx: &Context, facts: &Facts) -> Result<Option<JobFact>, Error> {
+    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
+    let wanted = job::name(&facts.view);
+    let Some(job) = ctx
+        .world
+        .jobs_of(uid)
+        .into_iter()
+        .find(|j| j.key().name == wanted)
+    else {
+        return Ok(None);
+    };
+    let read = outcome::read(&ctx.client, &job).await?;
+    Ok(Some(JobFact {
+        state: job.state(),
+        job,
+        read,
+    }))
+}
+
+/// Since when a snapshot is looked for: the Restore's creation, or that of the claim it fills.
+#[must_use]
+pub fn since(facts: &Facts) -> Timestamp {
+    let created = facts.view.metadata.creation_timestamp.as_ref();
+    let created = created.map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    match (&facts.target, facts.filling()) {
+        (Target::Populate(populate), Some(uid)) => populate
+            .find(uid)
+            .map_or(created, |claim| claim.created.max(created)),
+        (Target::Populate(_) | Target::New(_) | Target::Existing(_) | Target::Unread, _) => created,
+    }
+}

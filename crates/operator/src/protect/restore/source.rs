@@ -1,0 +1,205 @@
+//! What a Restore names as its source, as far as objects say it.
+
+use super::access::Why;
+use crate::context::{Context, Error};
+use crate::world::ResolvedTo;
+use crate::world::keys::{self, ObjectKey, RepositoryKey};
+use crate::world::views::SnapshotView;
+use holdfast_api::restore::{Resolution, ResolvedRestore};
+use holdfast_api::shared::{Identity, LocalRef};
+use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
+use holdfast_api::{Restore, names};
+use holdfast_core::restore::{Reason, may_restore};
+use holdfast_protocol::restore::Wanted;
+use jiff::Timestamp;
+use kube::api::Api;
+
+/// What the source is.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Something that is named does not exist, or is not done: it goes on by itself.
+    Waits(Why),
+    /// Nothing will come of it.
+    Ends(Why),
+    /// There is no snapshot.
+    Missing(String),
+    /// It is known which snapshot it is.
+    Known(Box<ResolvedRestore>),
+    /// The repository has to be asked.
+    Asks(Box<Asks>),
+}
+
+/// What the repository is asked.
+#[derive(Debug, Clone)]
+pub struct Asks {
+    /// Which.
+    pub repository: Option<RepositoryKey>,
+    /// For what.
+    pub wanted: Wanted,
+}
+
+/// Which key of `spec.source` is set, for the column.
+#[must_use]
+pub fn kind(restore: &Restore) -> &'static str {
+    let source = &restore.spec.source;
+    if source.snapshot_ref.is_some() {
+        "snapshotRef"
+    } else if source.from_policy.is_some() {
+        "fromPolicy"
+    } else {
+        "identity"
+    }
+}
+
+/// Reads the source; a Snapshot that is named live.
+pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<Source, Error> {
+    let namespace = ObjectKey::of(restore).namespace;
+    let source = &restore.spec.source;
+    if let Some(named) = &source.snapshot_ref {
+        return snapshot(ctx, &ObjectKey::new(&namespace, &named.name), now).await;
+    }
+    let given = restore
+        .spec
+        .repository
+        .as_ref()
+        .map(|r| keys::resolve(r, &namespace));
+    let asks = if let Some(named) = &source.from_policy {
+        let key = ObjectKey::new(&namespace, &named.name);
+        let Some(policy) = ctx.world.policy(&key) else {
+            let message =
+                format!("SnapshotPolicy {key} does not exist. Create it; the restore goes on then.");
+            return Ok(Source::Waits((Reason::PolicyNotFound, message)));
+        };
+        let refusals = holdfast_api::validate::policy(&policy.spec);
+        let claim = policy.spec.sources.first().and_then(|s| s.pvc.as_ref());
+        let (Some(claim), true) = (claim, refusals.is_empty()) else {
+            let text: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            let message = format!("SnapshotPolicy {key} is refused: {}", text.join("; "));
+            return Ok(Source::Waits((Reason::PolicyInvalid, message)));
+        };
+        let own = policy
+            .spec
+            .repository
+            .as_ref()
+            .map(|r| keys::resolve(r, &namespace));
+        Asks {
+            repository: given.or(own).flatten(),
+            wanted: Wanted {
+                username: key.name.clone(),
+                hostname: namespace.clone(),
+                path: Some(format!("/pvc/{}", claim.name)),
+                snapshot_id: None,
+                offset: named.offset,
+                as_of: named.as_of,
+            },
+        }
+    } else if let Some(named) = &source.identity {
+        Asks {
+            repository: given.flatten(),
+            wanted: Wanted {
+                username: named.username.clone(),
+                hostname: named.hostname.clone(),
+                path: named.source_path.clone(),
+                snapshot_id: named.snapshot_id.clone(),
+                offset: named.offset,
+                as_of: named.as_of,
+            },
+        }
+    } else {
+        let message = "spec.source needs exactly one of snapshotRef, fromPolicy, identity".to_owned();
+        return Ok(Source::Ends((Reason::InvalidSpec, message)));
+    };
+    Ok(
+        match foreign(asks.repository.as_ref(), &asks.wanted.hostname, &namespace) {
+            Some(why) => Source::Ends(why),
+            None => Source::Asks(Box::new(asks)),
+        },
+    )
+}
+
+fn foreign(repository: Option<&RepositoryKey>, hostname: &str, namespace: &str) -> Option<Why> {
+    let of_cluster = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
+    (!may_restore(of_cluster, hostname, namespace)).then(|| {
+        let message = format!(
+            "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {hostname}, and this is {namespace}. Make the Restore there."
+        );
+        (Reason::IdentityNotAllowed, message)
+    })
+}
+
+async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Source, Error> {
+    let Some(view) = ctx.world.snapshot(key) else {
+        return Ok(Source::Missing(format!("Snapshot {key} does not exist")));
+    };
+    let Some(id) = view.snapshot_id() else {
+        return Ok(match view.phase() {
+            Some(SnapshotPhase::Pending | SnapshotPhase::Running) | None => Source::Waits((
+                Reason::SnapshotNotReady,
+                format!("Snapshot {key} is not taken yet. The restore goes on when it is."),
+            )),
+            Some(
+                SnapshotPhase::Succeeded
+                | SnapshotPhase::Failed
+                | SnapshotPhase::Deleting
+                | SnapshotPhase::Discovered
+                | SnapshotPhase::Unchanged
+                | SnapshotPhase::Unknown,
+            ) => Source::Missing(format!("Snapshot {key} records no snapshot in a repository")),
+        });
+    };
+    let ResolvedTo::Repository(repository) = ctx.world.resolve(&view) else {
+        let message =
+            format!("The repository of Snapshot {key} does not exist. Create it; the restore goes on then.");
+        return Ok(Source::Waits((Reason::RepositoryNotFound, message)));
+    };
+    let identity = identity(&view);
+    if let Some(why) = identity
+        .as_ref()
+        .and_then(|identity| foreign(Some(&repository), &identity.hostname, &key.namespace))
+    {
+        return Ok(Source::Ends(why));
+    }
+    // How large it is is not kept from the watch.
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let whole = api.get_opt(&key.name).await?;
+    let status = view.status.as_ref();
+    Ok(Source::Known(Box::new(ResolvedRestore {
+        resolution: Resolution::Snapshot,
+        kopia_snapshot_id: Some(id.to_owned()),
+        snapshot_ref: Some(LocalRef {
+            name: key.name.clone(),
+        }),
+        repository: Some(keys::pin_to(&repository)),
+        unique_id: status
+            .and_then(|s| s.resolved.as_ref())
+            .and_then(|r| r.unique_id.clone())
+            .or_else(|| {
+                let view = ctx.world.repository(&repository)?;
+                view.unique_id().map(str::to_owned)
+            }),
+        identity,
+        start_time: status.and_then(|s| s.timing.as_ref()).and_then(|t| t.start_time),
+        size_bytes: whole.and_then(|s| s.status?.stats).map(|stats| stats.size_bytes),
+        pinned_at: now,
+    })))
+}
+
+/// What the Snapshot recorded, else what it would have recorded.
+fn identity(view: &SnapshotView) -> Option<Identity> {
+    let status = view.status.as_ref()?;
+    let recorded = status.snapshot.as_ref().and_then(|s| s.identity.clone());
+    recorded.or_else(|| {
+        let source = status.resolved.as_ref()?.sources.first()?;
+        let policy = view
+            .spec
+            .policy_ref
+            .as_ref()
+            .map(|p| p.name.as_str())
+            .or(view.label(names::CONFIG_LABEL))?;
+        Some(Identity {
+            username: policy.to_owned(),
+            hostname: view.key().namespace,
+            source_path: source.source_path.clone(),
+        })
+    })
+}
