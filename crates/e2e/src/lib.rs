@@ -16,6 +16,7 @@ pub mod objects;
 pub mod platform;
 pub mod pods;
 pub mod progress;
+pub mod restores;
 pub mod scenario;
 pub mod seed;
 pub mod standin;

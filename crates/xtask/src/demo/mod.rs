@@ -7,6 +7,7 @@
 
 mod prepare;
 mod release;
+mod restore;
 mod stage;
 mod tenant;
 mod waves;
@@ -165,7 +166,7 @@ async fn play(place: &Place, namespace: &str, act: Option<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Steps a to e.
+/// Steps a to f.
 async fn first_act(place: &Place, namespace: &str, lab: Lab, shown: stage::Shown) -> Result<()> {
     shown
         .during(
@@ -182,6 +183,7 @@ async fn first_act(place: &Place, namespace: &str, lab: Lab, shown: stage::Shown
     let wave = waves::flap_held(&mut stage, &second).await?;
     release::acknowledge(&mut stage, &second, &wave).await?;
     release::one_by_hand(&mut stage).await?;
+    restore::one_that_was_kept(&mut stage, &first).await?;
     stage.close().await
 }
 
