@@ -258,7 +258,7 @@ fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
         };
     };
     match job.state {
-        JobState::Waiting | JobState::Active => match &facts.target {
+        JobState::Waiting | JobState::Active if !job::refused(job) => match &facts.target {
             // Made after its Job, which owns it: it goes with the Job.
             Target::Populate(Populate { prime: None, .. }) => {
                 filled_claim(facts).map_or(Step::Forget, |claim| Step::MakePrime(Box::new(claim)))
@@ -267,7 +267,9 @@ fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
                 Step::Running(Box::new(job.clone()))
             }
         },
-        JobState::Succeeded | JobState::Failed => match job::answer(job) {
+        JobState::Waiting | JobState::Active | JobState::Succeeded | JobState::Failed => match job::answer(
+            job,
+        ) {
             Answer::Written(written) => Step::Written(Box::new(written)),
             Answer::Gone => {
                 let id = resolved.kopia_snapshot_id.clone().unwrap_or_default();

@@ -11,6 +11,7 @@ use crate::runtime::metrics::BackupResult;
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
+use crate::world::views::JobState;
 use holdfast_api::names;
 use holdfast_api::restore::{NotRestored, RestoreProgress};
 use holdfast_api::snapshot::RunFailure;
@@ -154,8 +155,13 @@ pub async fn end(
     if written {
         told(ctx, facts, reason, message, now).await;
     }
-    if populates(facts) && !failed {
-        // The claim that was filled goes with its Job; the volume is not its any more.
+    let runs = facts.job.as_ref().is_some_and(|job| match job.state {
+        JobState::Waiting | JobState::Active => true,
+        JobState::Succeeded | JobState::Failed => false,
+    });
+    if runs || (populates(facts) && !failed) {
+        // What has failed must not be tried again by its Job. The claim that was filled goes with its Job, too: the
+        // volume is not its any more.
         remove(ctx, facts).await?;
     } else if let Some(job) = &facts.job {
         keep_for_a_while(ctx, job).await?;

@@ -294,6 +294,18 @@ pub fn answer(job: &JobFact) -> Answer {
     }
 }
 
+/// Whether the newest pod refused: another try of the same Job would find the same.
+#[must_use]
+pub fn refused(job: &JobFact) -> bool {
+    match &job.read {
+        Read::Outcome { outcome, .. } => matches!(
+            outcome.result,
+            OperationResult::Restore(RestoreAnswer::Refused { .. })
+        ),
+        Read::Unreadable(_) | Read::Silent(_) => false,
+    }
+}
+
 /// What is recorded of a snapshot that was found.
 #[must_use]
 pub fn pin(

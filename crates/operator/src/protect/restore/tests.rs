@@ -265,6 +265,15 @@ fn the_ends_of_a_writing_mover_are_told_apart() {
         end(refused(Refused::SnapshotNotFound), class),
         Step::Pin(_)
     ));
+    let mut trying = facts(json!({}), pinned());
+    let mut job = ended(refused(Refused::TargetNotEmpty), class);
+    job.state = JobState::Active;
+    trying.job = Some(job);
+    assert_eq!(
+        failed(decide(&trying, at(5))),
+        Reason::TargetNotEmpty,
+        "without the Job's other tries"
+    );
     assert!(matches!(
         end(OperationResult::None, Some(FailureClass::BackendUnreachable)),
         Step::Retry(Reason::BackendUnreachable, _, None)
