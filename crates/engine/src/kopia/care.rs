@@ -15,7 +15,8 @@ use crate::{
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// `maintenance info --json`.
 #[derive(Debug, Deserialize)]
@@ -86,9 +87,25 @@ fn flags(how: &RestoreOptions) -> Vec<&'static str> {
         (how.delete_others, "--delete-extra"),
         (!how.owners, "--skip-owners"),
         (how.sparse, "--write-sparse-files"),
+        // Otherwise the program writes through a link that stands in the way of a file.
+        (!how.sparse, "--write-files-atomically"),
     ];
     flags.extend(when.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag));
     flags
+}
+
+/// A link below `root` that leads to a directory.
+fn link_to_a_directory(root: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(root).ok()?.flatten();
+    entries
+        .filter_map(|entry| {
+            let (kind, path) = (entry.file_type().ok()?, entry.path());
+            if kind.is_dir() {
+                return link_to_a_directory(&path);
+            }
+            (kind.is_symlink() && path.is_dir()).then_some(path)
+        })
+        .next()
 }
 
 /// Of the line `Restored 2 files, 2 directories and 0 symbolic links (200 KB).`
@@ -131,6 +148,19 @@ impl Connection {
         let bytes = known.sizes.map_or(0, |sizes| sizes.size_bytes);
         meter.set_total(bytes);
         let to = std::path::absolute(to).map_err(|cause| EngineError::not_restored(cause.to_string()))?;
+        if !how.sparse
+            && let Some(link) = link_to_a_directory(&to)
+        {
+            return Err(EngineError::new(
+                ErrorClass::Failed,
+                WHAT,
+                format!(
+                    "{} is a link to a directory, and the program would write through it",
+                    link.display()
+                ),
+                "Remove the link, or restore into an empty volume",
+            ));
+        }
         let mut arguments: Vec<OsString> = vec!["snapshot".into(), "restore".into(), id.into(), to.into()];
         arguments.extend(flags(how).into_iter().map(OsString::from));
         let ended = self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
@@ -233,6 +263,20 @@ mod tests {
             ]
         );
         assert!(!flags(&RestoreOptions::default()).contains(&"--delete-extra"));
+        assert!(flags(&RestoreOptions::default()).contains(&"--write-files-atomically"));
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_found_wherever_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("deep/er")).unwrap();
+        std::os::unix::fs::symlink("er", dir.path().join("deep/dangling-or-file")).unwrap();
+        fs::remove_dir(dir.path().join("deep/er")).unwrap();
+        assert_eq!(link_to_a_directory(dir.path()), None);
+        fs::create_dir(dir.path().join("deep/er")).unwrap();
+        let found = link_to_a_directory(dir.path()).unwrap();
+        assert!(found.ends_with("deep/dangling-or-file"));
+        assert_eq!(link_to_a_directory(&dir.path().join("absent")), None);
     }
 
     #[test]
