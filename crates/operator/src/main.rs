@@ -282,9 +282,7 @@ fn serve(ctx: &Arc<Context>, gate: Option<&Arc<Gate>>, end: &CancellationToken) 
     tokio::spawn(server::serve_plain(plain, router, end.clone()));
     let https = server::bind(addresses.https_addr).context("the HTTPS port cannot be opened")?;
     let mut router = ctx.results.router();
-    let mut hang_up = Arc::default();
     if let Some(gate) = gate {
-        hang_up = gate.hang_up();
         router = router.merge(gate.router());
         tokio::spawn(gate::publish_bundle(
             ctx.client.clone(),
@@ -296,7 +294,7 @@ fn serve(ctx: &Arc<Context>, gate: Option<&Arc<Gate>>, end: &CancellationToken) 
     let (leadership, until, served) = (ctx.leadership.clone(), end.clone(), certs.clone());
     tokio::spawn(async move {
         let tls = served.ready().await;
-        if let Err(error) = server::serve_https(https, tls, router, leadership, hang_up, until).await {
+        if let Err(error) = server::serve_https(https, tls, router, leadership, until).await {
             tracing::error!(%error, "the HTTPS server ended; movers cannot post listings");
         }
     });

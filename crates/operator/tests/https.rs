@@ -67,7 +67,6 @@ async fn operator(leadership: Leadership) -> Operator {
         certs.ready().await,
         results.router(),
         leadership.clone(),
-        Arc::default(),
         end.clone(),
     ));
     Operator {
@@ -217,6 +216,27 @@ async fn a_standby_answers_nothing_but_that_it_does_not_lead() {
             .is_some_and(|error| error.contains("does not lead"))
     );
     assert_eq!(operator.tokens.0.load(Ordering::SeqCst), 0);
+}
+
+/// The API server and movers keep a connection, and with it the replica that it leads to, for as long as it lives.
+#[tokio::test]
+async fn a_standby_hangs_up_after_its_answer_and_a_leader_does_not() {
+    for (leadership, status) in [(Leadership::standby(), 503), (Leadership::always(), 204)] {
+        let leads = leadership.is_leader();
+        let operator = operator(leadership).await;
+        operator.results.expect("scan", "tenant").expect("announced");
+        let mut client = operator.client().await;
+        let first = client.post(&path("scan", 0), "mover", b"[]").await;
+        assert_eq!(first.expect("an answer, the whole of it").0, status);
+        if leads {
+            let second = client.post(&path("scan", 1), "mover", b"[]").await;
+            assert_eq!(second.expect("an answer on the same connection").0, 204);
+        } else {
+            client.closed().await.expect("the connection is closed");
+            let (again, _) = operator.post("mover", "scan", 1, b"[]").await;
+            assert_eq!(again, 503, "the listener stays open");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! Two listeners: HTTPS for movers (and the admission gate), plain HTTP for the kubelet and for Prometheus.
 //!
 //! **Promises.** On losing the leadership every HTTPS connection is closed at once, because clients, the API server
-//! among them, keep talking to an old address for as long as their connection lives (`docs/design.md` 4.4). The
-//! listener itself stays open without a gap. A certificate that is reloaded leaves open connections alone. A
-//! connection that sends nothing, or sends slowly, is cut.
+//! among them, keep talking to an old address for as long as their connection lives (`docs/design.md` 4.4). For the
+//! same reason a replica that does not lead answers what it is asked and hangs up. The listener itself stays open
+//! without a gap. A certificate that is reloaded leaves open connections alone. A connection that sends nothing, or
+//! sends slowly, is cut.
 //!
 //! **Assumes.** Handlers ask the leadership themselves; closing connections only makes clients look again.
 
@@ -11,7 +12,9 @@ use super::foreign::Foreign;
 use super::leader::{Leadership, Standing};
 use super::metrics::{CONTENT_TYPE, Metrics};
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::routing::get;
 use axum_server::tls_rustls::RustlsConfig;
 use axum_server::{Handle, tls_rustls::RustlsAcceptor};
@@ -54,8 +57,8 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Serves HTTPS until `end`; on each loss of leadership all connections are closed, and so they are when a handler asks
-/// for it through `hang_up`: whoever reached a replica that does not lead is to look for the one that does.
+/// Serves HTTPS until `end`; on each loss of leadership all connections are closed, and so they are after an answer that
+/// was given while not leading: whoever reached a replica that does not lead is to look for the one that does.
 ///
 /// # Errors
 /// When the listener cannot be used.
@@ -64,10 +67,11 @@ pub async fn serve_https(
     tls: RustlsConfig,
     router: Router,
     leadership: Leadership,
-    hang_up: Arc<Notify>,
     end: CancellationToken,
 ) -> std::io::Result<()> {
     let mut standing = leadership.changed();
+    let hang_up = Arc::new(Notify::new());
+    let router = hanging_up(router, leadership, Arc::clone(&hang_up));
     loop {
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(tls.clone()).handshake_timeout(HEAD_PATIENCE);
@@ -97,6 +101,20 @@ pub async fn serve_https(
             }
         }
     }
+}
+
+/// The same routes, after whose answers `hang_up` is told if this replica does not lead.
+fn hanging_up(router: Router, leadership: Leadership, hang_up: Arc<Notify>) -> Router {
+    router.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let (leadership, hang_up) = (leadership.clone(), Arc::clone(&hang_up));
+        async move {
+            let answer = next.run(request).await;
+            if !leadership.is_leader() {
+                hang_up.notify_one();
+            }
+            answer
+        }
+    }))
 }
 
 /// Resolves when a term of leadership is over, even if the next one has begun already.

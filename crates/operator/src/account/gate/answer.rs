@@ -49,7 +49,6 @@ pub(super) async fn answer(
         }
     };
     if !gate.is_open() {
-        gate.hang_up.notify_one();
         return refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "this replica of Holdfast does not lead, and only the leader counts; try again in a few seconds",

@@ -4,7 +4,8 @@
 //! replica whose lease is not certainly valid answers nothing. A dry run leaves no trace. Only BackupJobs are asked
 //! about: no restore, no Backup and no delete ever comes here. The decision itself is [`decide`]'s, in `core`.
 //!
-//! **Assumes.** [`Books`] tell of one moment. What was admitted is settled only after the ledger holds its record. The server closes every connection when the leadership is lost.
+//! **Assumes.** [`Books`] tell of one moment. What was admitted is settled only after the ledger holds its record. The
+//! server closes every connection when the leadership is lost, and hangs up after each answer given without it.
 
 mod answer;
 mod bundle;
@@ -13,6 +14,7 @@ mod live;
 mod plans;
 mod takeover;
 
+pub use answer::PATH;
 pub use bundle::publish as publish_bundle;
 pub use live::{KubeNames, NameError, Names};
 pub use plans::{Plans, Refused, run as tell_plans};
@@ -28,7 +30,6 @@ use holdfast_core::quota::reservations::{Reservation, Reservations};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What is known of a namespace at one moment.
@@ -91,7 +92,6 @@ pub struct Gate {
     leadership: Leadership,
     count: Arc<dyn Count>,
     plans: Plans,
-    hang_up: Arc<Notify>,
     /// Reservations, by the clock that never goes back since the process began.
     desk: Mutex<Reservations>,
     began: Instant,
@@ -116,19 +116,11 @@ impl Gate {
             leadership,
             count,
             plans,
-            hang_up: Arc::default(),
             desk: Mutex::default(),
             began: Instant::now(),
             closed: AtomicBool::new(false),
             taken_over: AtomicU64::new(0),
         })
-    }
-
-    /// Told when somebody asked who has to look for the leader: the API server keeps a connection, and with it the
-    /// replica that it reached, for as long as it lives.
-    #[must_use]
-    pub fn hang_up(&self) -> Arc<Notify> {
-        Arc::clone(&self.hang_up)
     }
 
     /// Whether questions are answered: we lead, and are not about to end.
