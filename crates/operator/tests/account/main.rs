@@ -13,6 +13,7 @@ mod history;
 mod lab;
 mod manifests;
 mod office;
+mod plans;
 mod records;
 mod restarts;
 mod stores;
