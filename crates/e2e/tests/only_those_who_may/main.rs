@@ -1,6 +1,7 @@
 //! Only those who may (`docs/design.md` 3.8): stamp, acknowledge, weaken the protection, make a batch Job. Everybody
 //! who may edit the objects can still edit everything else, and nothing of it stands in the way of a deletion.
 
+mod ledger;
 mod world;
 
 use anyhow::{Result, ensure};
@@ -564,6 +565,8 @@ async fn the_expressions_fit_the_definitions() -> Result<()> {
             "repository-records",
             "snapshot-records",
             "batch-jobs",
+            "artifacts",
+            "backup-stores",
         ] {
             let name = format!("holdfast-{name}");
             world

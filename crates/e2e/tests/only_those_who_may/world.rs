@@ -35,6 +35,8 @@ fn api(client: &Client, kind: &str, namespace: Option<&str>) -> Api<DynamicObjec
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
             ("admissionregistration.k8s.io", "v1")
         }
+        "Artifact" | "BackupStore" => (names::LEDGER_GROUP, "v1alpha1"),
+        "Backup" => (names::BACKUPS_GROUP, names::BACKUPS_VERSION),
         _ => (names::GROUP, names::VERSION),
     };
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -67,7 +69,9 @@ impl User {
     /// The API of `kind` as this user.
     #[must_use]
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let wide = kind.starts_with("Cluster") || kind.starts_with("Validating") || kind == "Namespace";
+        let wide = kind.starts_with("Cluster")
+            || kind.starts_with("Validating")
+            || ["Namespace", "Artifact", "BackupStore"].contains(&kind);
         api(&self.client, kind, (!wide).then_some(self.namespace.as_str()))
     }
 
@@ -174,6 +178,17 @@ impl World {
         })
         .await?;
         Ok(user)
+    }
+
+    /// One more user, who has no right at all.
+    pub async fn nobody(&self, name: &str) -> Result<User> {
+        let name = format!("{name}-{}", self.namespace);
+        as_user(&self.kubeconfig, &self.namespace, Some(&name)).await
+    }
+
+    /// Installs the platform's definitions, if they are missing.
+    pub async fn platform(&self) -> Result<()> {
+        holdfast_e2e::platform::install(&self.admin.client).await
     }
 
     /// Gives `user` a ClusterRole, in the namespace or in the whole cluster.
@@ -302,6 +317,7 @@ impl World {
             ("ClusterRoleBinding", &mine),
             ("ClusterRole", &mine),
             ("ClusterRepository", &mine),
+            ("BackupStore", &mine),
             ("Job", &all),
             ("Repository", &all),
             ("SnapshotPolicy", &all),
@@ -311,6 +327,14 @@ impl World {
                 let name = object.metadata.name.unwrap_or_default();
                 self.admin.delete_for_good(kind, &name).await?;
             }
+        }
+        // An operator that runs writes them again, as it should.
+        for record in self.admin.api("Artifact").list(&mine).await? {
+            let name = record.metadata.name.unwrap_or_default();
+            self.admin
+                .api("Artifact")
+                .delete(&name, &DeleteParams::default())
+                .await?;
         }
         self.admin
             .api("Namespace")
