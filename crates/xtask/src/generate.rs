@@ -1,11 +1,12 @@
 //! `cargo xtask generate`: what is made from the types and tables of the source.
 //!
-//! Promise: the definitions in the chart, the chart's README and the pages of `docs/reference/` say what the source
-//! says; `--check` changes nothing and fails when one of them does not. RBAC is not made, it is written by hand.
+//! Promise: the definitions, dashboards and alerts in the chart, the chart's README and the pages of `docs/reference/`
+//! say what the source says; `--check` changes nothing and fails when one of them does not. RBAC is not made, it is written by hand.
 
 mod account;
 mod crds;
 mod fields;
+pub mod monitoring;
 mod reasons;
 mod restore;
 mod rules;
@@ -37,7 +38,7 @@ const PLATFORM_DEV: &str = "dev/cozystack/crds";
 
 /// One file, relative to the checkout, and what it has to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Generated {
+pub struct Generated {
     path: PathBuf,
     content: String,
 }
@@ -103,6 +104,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(restore::page());
     files.push(rules::page());
     files.push(account::page());
+    files.extend(monitoring::files()?);
     files.push(Generated {
         path: "docs/reference/mutants.md".into(),
         content: format!("{MARKDOWN_HEAD}{}", mutants::page(workspace)?),
@@ -110,11 +112,18 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     Ok(files)
 }
 
-/// Files in the folders of the definitions that no type makes any more.
+/// Files in the folders of what is generated that nothing makes any more.
 fn strays(workspace: &Path) -> Result<Vec<PathBuf>> {
-    let wanted: Vec<PathBuf> = crds::files()?.into_iter().map(|file| file.path).collect();
+    let made = crds::files()?.into_iter().chain(monitoring::files()?);
+    let wanted: Vec<PathBuf> = made.map(|file| file.path).collect();
     let mut strays = Vec::new();
-    for folder in [CRDS, PLATFORM_CRDS, PLATFORM_DEV] {
+    for folder in [
+        CRDS,
+        PLATFORM_CRDS,
+        PLATFORM_DEV,
+        monitoring::ALERTS,
+        monitoring::DASHBOARDS,
+    ] {
         let Ok(entries) = fs::read_dir(workspace.join(folder)) else {
             continue;
         };

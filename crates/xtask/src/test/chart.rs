@@ -2,6 +2,7 @@
 //!
 //! Assumes a helm program; no cluster.
 
+mod monitoring;
 mod policies;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("deletions.paused=maybe", "paused"),
     ("admissionPolicies.enable=true", "enable"),
     ("logging.format=xml", "format"),
+    ("monitoring.dashboard.enabled=true", "dashboard"),
+    ("monitoring.serviceMonitor.interval=often", "interval"),
     ("crds.kept=false", "kept"),
     ("leaderElection.renewDeadlineSeconds=15", "renewDeadlineSeconds"),
     ("leaderElection.retryPeriodSeconds=5", "retryPeriodSeconds"),
@@ -101,6 +104,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
         Err(error) => outcome.check("the chart renders", Err(error)),
     }
     outcome.check("crds.enabled and crds.keep", crd_switches(&chart));
+    outcome.check("monitoring", monitoring::check(workspace, &chart));
     outcome.check(
         "admissionPolicies.enabled",
         chart
