@@ -15,7 +15,7 @@ use crate::paths;
 /// Arguments of `cargo xtask bench`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Only this one; without it, all, `account` with few Backups.
+    /// Only this one; without it, those that need nothing but this machine.
     #[arg(value_enum)]
     name: Option<Name>,
     /// For `account`: this many Backups, in a hundredth as many namespaces; a multiple of 100.
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// All of them.
+    /// Those that need nothing but this machine.
     pub fn everything() -> Self {
         Self {
             name: None,
@@ -38,7 +38,7 @@ enum Name {
     /// A wave of 700 deletions among 10,000 and among 100,000 Snapshots.
     Wave,
     /// 100,000 Backups in 1,000 namespaces of a real API server: start, memory, writes, answers of the gate. Needs
-    /// root, takes a quarter of an hour.
+    /// root; takes a quarter of an hour or more.
     Account,
 }
 
@@ -58,14 +58,9 @@ pub fn run(args: &Args) -> Result<()> {
     let limits: Limits = serde_json::from_slice(&text)
         .with_context(|| format!("{} is not as it should be", file.display()))?;
     match args.name {
-        Some(Name::Wave) => wave::run(&workspace, &limits.wave),
+        None | Some(Name::Wave) => wave::run(&workspace, &limits.wave),
         Some(Name::Account) => {
             let backups = args.backups.unwrap_or(account::MANY);
-            account::run(&workspace, &limits.account, backups)
-        }
-        None => {
-            wave::run(&workspace, &limits.wave)?;
-            let backups = args.backups.unwrap_or(account::FEW);
             account::run(&workspace, &limits.account, backups)
         }
     }

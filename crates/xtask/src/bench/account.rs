@@ -14,8 +14,6 @@ use crate::{checks, cluster, sh};
 
 /// Backups of the named bench.
 pub const MANY: usize = 100_000;
-/// Backups where nobody has a quarter of an hour.
-pub const FEW: usize = 5_000;
 /// Backups of each namespace.
 const EACH: usize = 100;
 /// Name of the control plane.

@@ -245,10 +245,20 @@ pub async fn all_of(
     what: &str,
     number: usize,
 ) -> Result<()> {
+    some_of(AT_ONCE, work, what, number).await
+}
+
+/// The same, so many at once.
+pub async fn some_of(
+    at_once: usize,
+    work: impl Iterator<Item = impl Future<Output = Result<()>>>,
+    what: &str,
+    number: usize,
+) -> Result<()> {
     let began = Instant::now();
     let mut done = 0_usize;
     let mut said = Instant::now();
-    let mut all = futures::stream::iter(work).buffer_unordered(AT_ONCE);
+    let mut all = futures::stream::iter(work).buffer_unordered(at_once);
     while let Some(()) = all.try_next().await? {
         done += 1;
         if said.elapsed() > Duration::from_secs(2) {
