@@ -40,6 +40,7 @@ fn exported() -> Exported {
     metrics.reappeared(RepositoryKind::Repository, "a", 1);
     metrics.wave(RepositoryKind::Repository, "a", 1, 1);
     metrics.backup(BackupResult::Failed, "a", "b");
+    metrics.restored(BackupResult::Failed, 1.0);
     metrics.scheduled();
     metrics.leader(true);
     metrics.foreign(true);

@@ -94,7 +94,7 @@ struct Conflicts {
 /// A number of Backups that can be spread evenly.
 pub fn backups(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if number > 0 && number % EACH == 0 => Ok(number),
+        Ok(number) if number > 0 && usize::is_multiple_of(number, EACH) => Ok(number),
         Ok(_) | Err(_) => Err(format!("has to be a multiple of {EACH}")),
     }
 }

@@ -37,7 +37,7 @@ pub struct Cluster {
 impl Cluster {
     /// The cluster of a kubeconfig.
     pub async fn open(kubeconfig: &Path, namespaces: usize, backups: usize) -> Result<Self> {
-        if namespaces == 0 || backups % namespaces != 0 {
+        if namespaces == 0 || !backups.is_multiple_of(namespaces) {
             bail!("{backups} Backups cannot be spread evenly over {namespaces} namespaces");
         }
         let kubeconfig = Kubeconfig::read_from(kubeconfig)?;

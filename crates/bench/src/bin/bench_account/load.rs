@@ -154,7 +154,7 @@ async fn ask_once(gate: &Client, cluster: &Cluster, n: usize) -> Result<bool> {
             "name": job["metadata"]["name"], "namespace": job["metadata"]["namespace"],
             "operation": "CREATE", "userInfo": {}, "object": job,
             // Some are reserved, as many as may wait for their records at a time.
-            "dryRun": n % RESERVED != 0,
+            "dryRun": !n.is_multiple_of(RESERVED),
         },
     });
     let request = Request::post(PATH)

@@ -442,6 +442,28 @@ const PROTECT: &[Panel] = &[
         ],
     },
     Panel {
+        title: "Restores",
+        about: "That ended, in a day.",
+        look: Look::Stack,
+        unit: "none",
+        width: 12,
+        queries: &[(
+            "sum by (result) (increase(kopiur_restore_duration_seconds_count[1d]))",
+            "{{result}}",
+        )],
+    },
+    Panel {
+        title: "How long a restore took",
+        about: "At the 90th percentile, of those that ended well.",
+        look: Look::Lines,
+        unit: "s",
+        width: 12,
+        queries: &[(
+            "histogram_quantile(0.9, sum by (le) (rate(kopiur_restore_duration_seconds_bucket{result=\"succeeded\"}[1d])))",
+            "p90",
+        )],
+    },
+    Panel {
         title: "Batch delete Jobs",
         about: "Reaped in an hour.",
         look: Look::Stack,
