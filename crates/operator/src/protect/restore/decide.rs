@@ -372,11 +372,12 @@ fn leave_empty(facts: &Facts) -> Step {
 
 /// The volume is as it is to be: it becomes the claim's.
 fn hand_over(facts: &Facts, reason: Reason) -> Step {
-    let message = || match reason {
-        Reason::NoSnapshot => {
+    let message = || {
+        if reason == Reason::NoSnapshot {
             "There is no snapshot, and onMissingSnapshot is Continue: the volume is empty.".to_owned()
+        } else {
+            done_message(facts)
         }
-        _ => done_message(facts),
     };
     let Target::Populate(populate) = &facts.target else {
         return Step::Finish(reason, message());

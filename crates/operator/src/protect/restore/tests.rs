@@ -129,10 +129,11 @@ fn pinned() -> Value {
 }
 
 fn failed(step: Step) -> Reason {
-    match step {
-        Step::Fail(reason, _) => reason,
-        other => panic!("no failure: {other:?}"),
-    }
+    let shown = format!("{step:?}");
+    let Step::Fail(reason, _) = step else {
+        panic!("no failure: {shown}");
+    };
+    reason
 }
 
 #[test]
