@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -46,6 +47,17 @@ struct Inner {
     moved: Mutex<HashMap<String, (Option<String>, Instant)>>,
     /// Snapshots that were told during this appearance.
     told: Mutex<HashSet<String>>,
+    /// How often one has appeared.
+    appearances: AtomicU64,
+    /// The appearance and our own term in which it was seen that none of its Jobs is left.
+    without_jobs: Mutex<Option<JobsLook>>,
+}
+
+/// Since when Jobs of another manager are looked for: our own term, and how often one has appeared until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobsLook {
+    term: u64,
+    appearances: u64,
 }
 
 /// What is known.
@@ -66,6 +78,8 @@ impl Foreign {
             wrote: Mutex::default(),
             moved: Mutex::default(),
             told: Mutex::default(),
+            appearances: AtomicU64::default(),
+            without_jobs: Mutex::default(),
         }))
     }
 
@@ -97,6 +111,23 @@ impl Foreign {
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<Answer> {
         self.0.answer.subscribe()
+    }
+
+    /// Whether Jobs that another manager left have to be looked for in this term of ours; what is found is told to
+    /// [`Foreign::has_no_jobs`]. Once none was left there is none until another one appears: the operator makes none.
+    #[must_use]
+    pub fn look_for_jobs(&self, term: u64) -> Option<JobsLook> {
+        let look = JobsLook {
+            term,
+            appearances: self.0.appearances.load(Ordering::Acquire),
+        };
+        let seen = *self.0.without_jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen != Some(look)).then_some(look)
+    }
+
+    /// The look that was begun so found no Job that has not ended.
+    pub fn has_no_jobs(&self, look: JobsLook) {
+        *self.0.without_jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
     }
 
     /// Whether a Snapshot is to be told: once for each appearance, or two managers would write in turns for ever.
@@ -186,6 +217,9 @@ impl Foreign {
             Answer::None | Answer::Unknown => {}
         }
         self.told().clear();
+        if is_alive(&new) {
+            self.0.appearances.fetch_add(1, Ordering::AcqRel);
+        }
         self.0.answer.send_replace(new);
     }
 }

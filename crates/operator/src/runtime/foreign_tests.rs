@@ -40,6 +40,32 @@ fn before_the_first_look_nothing_is_decided() {
 }
 
 #[test]
+fn jobs_of_another_are_looked_for_once_in_a_term_and_anew_after_each_appearance() {
+    let foreign = Foreign::none();
+    let look = foreign.look_for_jobs(1).unwrap();
+    assert!(foreign.look_for_jobs(1).is_some(), "some are left");
+    foreign.has_no_jobs(look);
+    assert_eq!(foreign.look_for_jobs(1), None);
+    assert!(foreign.look_for_jobs(2).is_some(), "somebody else led in between");
+    // One appears and goes again.
+    foreign.judge(
+        &[lease("1", "a", "2026-01-01T00:09:58.000000Z")],
+        now(),
+        Instant::now(),
+    );
+    foreign.judge(&[], now(), Instant::now());
+    assert_eq!(foreign.alive(), None);
+    let again = foreign.look_for_jobs(1).unwrap();
+    foreign.has_no_jobs(look);
+    assert!(
+        foreign.look_for_jobs(1).is_some(),
+        "a look from before says nothing"
+    );
+    foreign.has_no_jobs(again);
+    assert_eq!(foreign.look_for_jobs(1), None);
+}
+
+#[test]
 fn a_lease_that_moves_is_alive_and_one_that_does_not_is_nobodys() {
     let foreign = Foreign::unknown();
     let start = Instant::now();

@@ -81,6 +81,31 @@ async fn one_that_does_not_end_is_named_and_one_of_another_snapshot_stops_nobody
     assert_eq!(story.ours(), 1);
 }
 
+#[tokio::test]
+async fn they_are_looked_for_until_none_was_left() {
+    let story = Story::new(0);
+    let reads = || story.server.reads("/apis/batch/v1/jobs");
+    story.snapshot("a", json!({}));
+    let path = story.their_job("b-delete", 1, None);
+    story.pass().await;
+    let (ours, _) = story.job().unwrap();
+    assert_eq!(reads(), 1);
+    story.finish(&ours, Some("D"), None);
+    story.pass().await;
+    // One is left, of another Snapshot: it is looked at again, and has ended now.
+    story.server.edit(&path, |job| {
+        job["status"] = json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
+    });
+    for (name, looks) in [("c", 2), ("d", 2), ("e", 2)] {
+        story.snapshot(name, json!({}));
+        story.pass().await;
+        let (ours, _) = story.job().unwrap();
+        story.finish(&ours, Some("D"), None);
+        story.pass().await;
+        assert_eq!(reads(), looks, "{name}");
+    }
+}
+
 /// Objects that were stored before these fields existed: threshold 10, Orphan, Retain.
 #[tokio::test]
 async fn stored_objects_without_the_new_fields_are_protected() {

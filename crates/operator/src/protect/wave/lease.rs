@@ -157,8 +157,16 @@ fn named_job(lease: &Lease) -> Option<ObjectKey> {
 
 /// Who writes: this process in this term of its leadership.
 fn me(ctx: &Context) -> Result<String, Error> {
+    Ok(format!("{}#{}", ctx.identity, term(ctx)?))
+}
+
+/// The number of this term of our leadership.
+///
+/// # Errors
+/// When we do not lead.
+pub fn term(ctx: &Context) -> Result<u64, Error> {
     match *ctx.leadership.changed().borrow() {
-        Standing::Leader { term } => Ok(format!("{}#{term}", ctx.identity)),
+        Standing::Leader { term } => Ok(term),
         Standing::Standby => Err(NotLeader.into()),
     }
 }

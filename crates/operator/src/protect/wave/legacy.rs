@@ -2,12 +2,14 @@
 //!
 //! **Promises.** While one that concerns a pending Snapshot of the lane has not ended, the lane creates no Job of its
 //! own: never two on one repository. What it did is not taken from its end but from our own mover's listing, which
-//! finds the snapshot absent, or there.
+//! finds the snapshot absent, or there. They are looked for until none that has not ended was left: the other operator is
+//! noticed when it runs again, and is then looked at anew ([`crate::runtime::foreign`]).
 //!
 //! **Assumes.** Their form, as far as anything rests on it: the label `managed-by: kopiur`; a batch is labelled with
 //! what it does and names its members' UIDs in an annotation; an older one deletes one Snapshot and is called
 //! `<snapshot>-delete` in its namespace, or `<namespace>-<snapshot>-delete`, cut to 63 characters, elsewhere.
 
+use super::lease;
 use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::world::views::JobView;
@@ -22,9 +24,17 @@ const LONGEST: usize = 63;
 /// # Errors
 /// [`Error`].
 pub async fn running(ctx: &Context, observed: &Observed) -> Result<Option<JobView>, Error> {
+    let Some(look) = ctx.foreign.look_for_jobs(lease::term(ctx)?) else {
+        return Ok(None);
+    };
     let api: Api<JobView> = Api::all(ctx.client.clone());
     let theirs = format!("{}={}", names::MANAGED_BY_LABEL, names::FOREIGN_MANAGED_BY);
-    let jobs = api.list(&ListParams::default().labels(&theirs)).await?.items;
+    let mut jobs = api.list(&ListParams::default().labels(&theirs)).await?.items;
+    jobs.retain(|job| !job.is_terminal());
+    if jobs.is_empty() {
+        ctx.foreign.has_no_jobs(look);
+        return Ok(None);
+    }
     let pending: Vec<Pending<'_>> = observed
         .views
         .values()
@@ -34,7 +44,7 @@ pub async fn running(ctx: &Context, observed: &Observed) -> Result<Option<JobVie
             name: view.metadata.name.as_deref().unwrap_or_default(),
         })
         .collect();
-    let concerned = |job: &JobView| !job.is_terminal() && pending.iter().any(|one| concerns(job, one));
+    let concerned = |job: &JobView| pending.iter().any(|one| concerns(job, one));
     Ok(jobs.into_iter().find(concerned))
 }
 
