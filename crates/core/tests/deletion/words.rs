@@ -260,3 +260,46 @@ fn an_acknowledgement_that_is_ahead_says_so_and_one_that_is_no_time_too() {
     let garbage = invalid_acknowledgement(WORDS, "yes");
     assert!(garbage.contains("not an RFC 3339 time"), "{garbage}");
 }
+
+/// Metrics, conditions and the decision table go by these words.
+#[test]
+fn each_kind_of_verdict_and_each_rule_has_its_word() {
+    let verdicts = [
+        (Verdict::InFlight, "InFlight"),
+        (Verdict::Release(ReleaseReason::NothingRecorded), "Release"),
+        (Verdict::Orphan(OrphanReason::Skip), "Orphan"),
+        (Verdict::Retain(RetainReason::ScheduleDelete), "Retain"),
+        (Verdict::Wait(Wait::CacheCold), "Wait"),
+        (Verdict::Held(HeldReason::MassDeletionBreaker), "Held"),
+        (Verdict::Delete(DeleteReason::OwnPrune), "Delete"),
+    ];
+    for (verdict, kind) in verdicts {
+        assert_eq!(verdict.kind(), kind, "{verdict:?}");
+    }
+    let rules = [
+        (Rule::Lane, "Lane"),
+        (Rule::InFlight, "InFlight"),
+        (Rule::Skip, "SkipAnnotation"),
+        (Rule::ApiGoingAway, "APIGoingAway"),
+        (Rule::NothingRecorded, "NothingRecorded"),
+        (Rule::Namespace, "NamespaceTeardown"),
+        (Rule::OwnStamp, "OwnStamp"),
+        (Rule::ScheduleGuard, "ScheduleGuard"),
+        (Rule::Policy, "DeletionPolicy"),
+        (Rule::SharedOrUnknown, "SharedOrUnknown"),
+        (Rule::Breaker, "MassDeletionBreaker"),
+    ];
+    for (rule, name) in rules {
+        assert_eq!(rule.name(), name, "{rule:?}");
+    }
+}
+
+#[test]
+fn a_plan_says_the_lanes_threshold_and_none_where_nothing_is_decided() {
+    assert_eq!(decide(&lane(members(1, 0))).threshold(), Some(10));
+    let off = lane_with_threshold(0, members(1, 0));
+    assert_eq!(decide(&off).threshold(), Some(0));
+    let mut cold = lane(members(1, 0));
+    cold.cache = Cache::Cold;
+    assert_eq!(decide(&cold).threshold(), None);
+}
