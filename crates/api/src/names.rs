@@ -42,6 +42,9 @@ pub const LANE_WAITING_SINCE: &str = "kopiur.home-operations.com/lane-waiting-si
 pub const LANE_BATCH_ENDED: &str = "kopiur.home-operations.com/lane-batch-ended";
 /// Annotation on a backup Job: unique id of the physical repository it writes to.
 pub const WRITES_TO: &str = "kopiur.home-operations.com/writes-to";
+/// Annotation on a backup Job that is suspended because a batch needs the repository to itself: since when, RFC 3339. It
+/// goes with the suspension (`docs/design.md` 3.6).
+pub const SUSPENDED_AT: &str = "kopiur.home-operations.com/suspended-for-deletions-at";
 /// Annotation on a bootstrap Job: hash of what the connection is made with; a Job of other inputs is recycled.
 pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-inputs";
 /// Annotation on a listing Job: the request it answers.

@@ -1,8 +1,8 @@
 //! The second look (`docs/design.md` 3.6): when a repository is listed again for what was confirmed deleted, and what
 //! becomes of snapshots that came back.
 //!
-//! **Promises.** Every confirmed batch is looked at again ten minutes after it, and once before its day is over; many
-//! batches share a look, so that there is about one in ten minutes. What came back is a wave of its own: fewer than
+//! **Promises.** Every confirmed batch is looked at again ten minutes after it and the last writer beside it, and once
+//! before its day is over; many batches share a look, so that there is about one in ten minutes. What came back is a wave of its own: fewer than
 //! the threshold are deleted again, at the threshold they are held until a person says so. A hold does not end because
 //! some went by themselves.
 //!
@@ -20,7 +20,29 @@ pub const DAY: SignedDuration = SignedDuration::from_hours(23);
 /// A look after this counts as the one before the day is over.
 const LATE: SignedDuration = SignedDuration::from_hours(20);
 
-/// When the next look is due: `confirmed` are the batches of the day, `looked` is when the newest whole listing began.
+/// A writer that still ran when the batch beside it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// It still does.
+    Runs,
+    /// It ended then.
+    Ended(Timestamp),
+}
+
+/// From when a batch's first look counts: its own end, or that of the last writer beside it. One that still runs ends now
+/// at the earliest.
+#[must_use]
+pub fn over(confirmed: Timestamp, beside: &[Beside], now: Timestamp) -> Timestamp {
+    let ends = beside.iter().map(|writer| match writer {
+        Beside::Runs => now,
+        // A clock that was set back puts no look off.
+        Beside::Ended(at) => (*at).min(now),
+    });
+    ends.fold(confirmed, Timestamp::max)
+}
+
+/// When the next look is due: `confirmed` are the batches of the day, as [`over`] says, `looked` is when the newest whole
+/// listing began.
 #[must_use]
 pub fn next(confirmed: &[Timestamp], looked: Option<Timestamp>) -> Option<Timestamp> {
     let not_since = |pause: SignedDuration| {

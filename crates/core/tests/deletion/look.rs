@@ -2,7 +2,7 @@
 
 use crate::support::t;
 use holdfast_core::deletion::DeleteReason;
-use holdfast_core::deletion::look::{Again, Reappeared, judge, next, scheduled};
+use holdfast_core::deletion::look::{Again, Beside, Reappeared, judge, next, over, scheduled};
 use jiff::Timestamp;
 
 const MINUTE: i64 = 60;
@@ -30,6 +30,35 @@ fn one_batch_is_looked_at_after_ten_minutes_and_before_its_day_is_over() {
         "any whole listing late in the day will do"
     );
     assert_eq!(next(&[], None), None);
+}
+
+#[test]
+fn the_first_look_counts_from_the_end_of_the_last_writer_beside_the_batch() {
+    let (batch, now) = (t(100), t(1_000));
+    assert_eq!(over(batch, &[], now), batch);
+    assert_eq!(
+        over(batch, &[Beside::Ended(t(50))], now),
+        batch,
+        "it ended before"
+    );
+    assert_eq!(
+        over(batch, &[Beside::Ended(t(400)), Beside::Ended(t(300))], now),
+        t(400),
+        "the last"
+    );
+    assert_eq!(
+        over(batch, &[Beside::Ended(t(400)), Beside::Runs], now),
+        now,
+        "one that runs has not ended"
+    );
+    assert_eq!(over(batch, &[Beside::Ended(t(9_000))], now), now);
+    // One that runs puts the look off for as long as it does, and ten minutes more.
+    let due = |at: i64, beside: &[Beside]| next(&[over(batch, beside, t(at))], None);
+    assert_eq!(due(1_000, &[Beside::Runs]), Some(t(1_000 + 10 * MINUTE)));
+    assert_eq!(
+        due(2_000, &[Beside::Ended(t(1_700))]),
+        Some(t(1_700 + 10 * MINUTE))
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The repository to itself.
 
 use crate::support::*;
-use holdfast_core::deletion::silence::{Begin, Turn, Writers, begin, turn};
+use holdfast_core::deletion::silence::{Begin, Turn, Writers, begin, go_on, turn};
 use holdfast_core::deletion::*;
 
 fn writers(running: usize, queued: usize) -> Writers {
@@ -43,6 +43,45 @@ fn writers_that_were_held_back_go_first_for_five_minutes() {
         Turn::AfterWriters(t(600)),
         "begun: it is waited for as any other"
     );
+}
+
+#[test]
+fn a_writer_with_a_job_that_has_not_started_is_waited_for_only_right_after_a_batch() {
+    let mut w = Writers {
+        not_started: 1,
+        ..Writers::default()
+    };
+    assert_eq!(turn(&w, t(0)), Turn::Alone, "it is suspended instead");
+    w.batch_ended = Some(t(0));
+    assert_eq!(turn(&w, t(299)), Turn::WritersFirst(t(300)), "it was held back");
+    assert_eq!(
+        turn(&w, t(300)),
+        Turn::Alone,
+        "one that cannot start holds nobody up"
+    );
+    w.running = 1;
+    w.waiting_since = Some(t(0));
+    assert_eq!(turn(&w, t(300)), Turn::AfterWriters(t(600)));
+    assert_eq!(turn(&w, t(600)), Turn::BesideWriters);
+}
+
+#[test]
+fn a_suspended_writer_goes_first_after_the_batch_and_goes_on_when_none_is_left() {
+    let mut w = Writers {
+        suspended: 1,
+        ..Writers::default()
+    };
+    assert_eq!(
+        turn(&w, t(0)),
+        Turn::Alone,
+        "suspended for a batch that a crash kept from firing"
+    );
+    w.batch_ended = Some(t(0));
+    assert_eq!(turn(&w, t(1)), Turn::WritersFirst(t(300)));
+    assert!(go_on(false, false));
+    assert!(!go_on(true, false), "a batch is live");
+    assert!(!go_on(false, true), "a batch is about to fire");
+    assert!(!go_on(true, true));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use holdfast_api::snapshot::{
     DeletionStatus, JobStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase, Stats, Timing,
 };
 use holdfast_api::{SnapshotSchedule, names};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::Resource;
@@ -331,6 +332,8 @@ pub struct JobSpecView {
 pub struct JobStatusView {
     /// Pods that run or wait.
     pub active: i32,
+    /// Those of them whose container runs.
+    pub ready: i32,
     /// Pods that ended well.
     pub succeeded: i32,
     /// Pods that ended badly.
@@ -423,6 +426,23 @@ impl JobView {
                 .status
                 .as_ref()
                 .is_some_and(|s| s.active == 0 && s.terminating == 0 && s.has("Suspended"))
+    }
+
+    /// Whether a batch suspended it, to go on later.
+    #[must_use]
+    pub fn is_suspended_for_batch(&self) -> bool {
+        self.spec.suspend == Some(true) && self.annotation(names::SUSPENDED_AT).is_some()
+    }
+
+    /// When it came to an end, or was stopped.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        let conditions = self.status.iter().flat_map(|s| &s.conditions);
+        let ends = conditions.filter(|c| {
+            c.status == "True" && ["Complete", "Failed", "Suspended"].contains(&c.type_.as_str())
+        });
+        ends.filter_map(|c| c.last_transition_time.as_ref().map(|t| t.0))
+            .max()
     }
 
     /// Whether it came to an end.

@@ -416,6 +416,16 @@ async fn a_writer_does_not_begin_while_a_batch_is_live_and_goes_first_after_it()
     );
     story.pass().await;
     let b = story.server.get(&snapshot_path("b")).unwrap();
+    assert_eq!(
+        story.condition(&b, "DeletionBlocked").1,
+        "WritersFirst",
+        "it has not started"
+    );
+    story.server.edit(&format!("{JOBS}/nightly"), |job| {
+        job["status"] = json!({ "active": 1, "ready": 1 });
+    });
+    story.pass().await;
+    let b = story.server.get(&snapshot_path("b")).unwrap();
     assert_eq!(story.condition(&b, "DeletionBlocked").1, "WritersRunning");
 }
 

@@ -19,6 +19,7 @@ mod story;
 mod sweep;
 mod uninstalled;
 mod upgrade;
+mod writers;
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -54,7 +54,8 @@ pub async fn arrived(
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
     // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
-    let seen = again::compare(&again::named(view), &memories, &listed, &recorded, began);
+    let over = again::over(ctx, view, &memories, ctx.clock.now());
+    let seen = again::compare(&again::named(view), &memories, &over, &listed, &recorded, began);
     again::found(ctx, view, &seen, ctx.clock.now()).await?;
     let scan = Scan {
         repository: view,

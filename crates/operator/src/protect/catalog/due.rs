@@ -26,6 +26,14 @@ pub struct Request {
     pub due: Option<String>,
 }
 
+impl Request {
+    /// Whether nothing but a second look is wanted.
+    #[must_use]
+    pub fn is_second_look(&self, catalog: &CatalogStatus) -> bool {
+        self.asked.is_none() && self.due.is_none() && catalog.last_refresh_at.is_some()
+    }
+}
+
 /// Whether a scan is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Want {

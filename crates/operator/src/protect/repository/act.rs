@@ -10,6 +10,7 @@ use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::jobs::{job_name, name_repository};
 use crate::protect::catalog::{self, due};
+use crate::protect::wave::again;
 use crate::runtime::queue::Next;
 use crate::runtime::write;
 use crate::world::views::RepositoryView;
@@ -95,7 +96,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             remove_bootstrap(ctx, facts).await?;
             Ok(Next::After(Duration::from_secs(10)))
         }
-        Step::List(request) => list(ctx, facts, &request).await,
+        Step::List(request) => list(ctx, facts, &request, now).await,
         Step::Listed(job) => listed(ctx, facts, &job).await,
     }
 }
@@ -240,7 +241,15 @@ fn scan_name(facts: &Facts, request: &due::Request) -> String {
     format!("{}-{hash}", facts.view.uid())
 }
 
-async fn list(ctx: &Context, facts: &Facts, request: &due::Request) -> Result<Next, Error> {
+async fn list(ctx: &Context, facts: &Facts, request: &due::Request, now: Timestamp) -> Result<Next, Error> {
+    let catalog = facts.view.status.catalog.clone().unwrap_or_default();
+    if request.is_second_look(&catalog)
+        && let Some(at) = again::put_off(ctx, &facts.view, now).await?
+    {
+        return Ok(Next::After(
+            Duration::try_from(at.duration_since(now)).unwrap_or_default(),
+        ));
+    }
     let endpoint = ctx
         .endpoint
         .read()

@@ -360,6 +360,23 @@ fn source(view: &SnapshotView, run: &Possible) -> Source {
 }
 
 async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
+    let generation = view.metadata.generation;
+    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
+    let was_held_back = conditions::get(list.unwrap_or_default(), conditions::READY)
+        .is_some_and(|c| c.reason == writers::HELD_BACK);
+    if job.job.is_suspended_for_batch() {
+        let repository = view.pin().map(|key| key.to_string()).unwrap_or_default();
+        let message = format!(
+            "A delete Job needs {repository} to itself, so Job {}, which had not started, is suspended. It goes on when that has ended, ahead of the next one.",
+            job.job.key()
+        );
+        write_status(ctx, view, |status| {
+            let all = (false, true, false);
+            kstatus(status, generation, all, writers::HELD_BACK, &message, now);
+        })
+        .await?;
+        return Ok(Next::After(Duration::from_secs(20)));
+    }
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),
@@ -371,8 +388,7 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         .as_ref()
         .map(|t| now.duration_since(t.0));
     // A container that does not start is worth a word, but not for the seconds that every start takes.
-    if age.is_some_and(|a| a > SignedDuration::from_secs(20)) {
-        let generation = view.metadata.generation;
+    if was_held_back || age.is_some_and(|a| a > SignedDuration::from_secs(20)) {
         write_status(ctx, view, |status| {
             kstatus(status, generation, (false, true, false), "Running", &message, now);
         })

@@ -9,9 +9,9 @@ use crate::jobs::outcome::{self, Read};
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
 use crate::world::views::{JobState, JobView, SnapshotView};
-use holdfast_api::conditions;
 use holdfast_api::shared::Identity;
 use holdfast_api::snapshot::{RecordedSnapshot, RunFailure, SnapshotPhase, Stats, Timing};
+use holdfast_api::{conditions, names};
 use holdfast_protocol::outcome::{OperationResult, TakenSnapshot};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -202,7 +202,11 @@ pub async fn stop(ctx: &Context, job: &JobView) -> Result<(), Error> {
     ctx.leadership.guard()?;
     let key = job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let patch = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    // For good: what suspended it for a batch does not resume it.
+    let patch = Patch::Merge(json!({
+        "metadata": { "annotations": { names::SUSPENDED_AT: null } },
+        "spec": { "suspend": true },
+    }));
     match api
         .patch(&key.name, &PatchParams::default(), &patch)
         .await

@@ -11,10 +11,12 @@
 use super::lease::{self, Lock, Says};
 use super::observe::{BatchJob, Observed};
 use super::records::WORDS;
-use super::{facts, fire, live, memory, records, settings};
+use super::{facts, fire, live, memory, records, settings, writers};
 use crate::context::{Context, Error};
 use crate::jobs::create::Created;
 use crate::jobs::name_repository;
+use crate::protect::repository::patch_status;
+use crate::runtime::diff;
 use crate::runtime::metrics::RepositoryKind;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, ObjectKey};
@@ -25,13 +27,13 @@ use holdfast_core::backoff;
 use holdfast_core::deletion::ack;
 use holdfast_core::deletion::batch::stopped;
 use holdfast_core::deletion::breaker::strictest_threshold;
-use holdfast_core::deletion::look::{self, Again, Reappeared};
+use holdfast_core::deletion::look::{self, Again, Beside, Reappeared};
 use holdfast_core::deletion::messages;
 use holdfast_core::deletion::names::job_name;
 use holdfast_protocol::letters::Letter;
 use jiff::Timestamp;
 use memory::{Memory, Row};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,11 +51,12 @@ pub struct Seen {
     pub next: Option<Timestamp>,
 }
 
-/// Compares a listing with the memory: pure. `recorded` are the ids that any Snapshot object records.
+/// Compares a listing with the memory: pure. `over` are the ends that looks count from ([`over`]), `recorded` are the ids that any Snapshot object records.
 #[must_use]
 pub fn compare(
     repository: &str,
     memories: &[Memory],
+    over: &[Timestamp],
     listed: &HashSet<&str>,
     recorded: &HashSet<&str>,
     began: Timestamp,
@@ -81,9 +84,65 @@ pub fn compare(
             seen.new += 1;
         }
     }
-    let confirmed: Vec<Timestamp> = own().filter_map(|m| m.confirmed_at).collect();
-    seen.next = look::next(&confirmed, Some(began));
+    seen.next = look::next(over, Some(began));
     seen
+}
+
+/// From when the looks at the batches of a repository object count: the end of each batch, or of the last writer beside
+/// it. A writer whose Job is not there any more ended long ago.
+#[must_use]
+pub fn over(ctx: &Context, view: &RepositoryView, memories: &[Memory], now: Timestamp) -> Vec<Timestamp> {
+    let repository = named(view);
+    let own = memories.iter().filter(|memory| memory.repository == repository);
+    let named: HashSet<&str> = own.clone().flat_map(|m| &m.beside).map(String::as_str).collect();
+    let mut writers: HashMap<String, Beside> = HashMap::new();
+    if !named.is_empty() {
+        for job in ctx.world.jobs(|job| named.contains(job.uid())) {
+            let ended = job.is_terminal() || job.is_stopped();
+            let beside = match job.ended_at().filter(|_| ended) {
+                Some(at) => Beside::Ended(at),
+                None => Beside::Runs,
+            };
+            writers.insert(job.uid().to_owned(), beside);
+        }
+    }
+    own.filter_map(|memory| {
+        let beside: Vec<Beside> = memory
+            .beside
+            .iter()
+            .filter_map(|uid| writers.get(uid).copied())
+            .collect();
+        Some(look::over(memory.confirmed_at?, &beside, now))
+    })
+    .collect()
+}
+
+/// A look that is due although a writer beside a batch ran until a moment ago, or still does: answers with when it is
+/// due, which is recorded.
+///
+/// # Errors
+/// [`Error`].
+pub async fn put_off(
+    ctx: &Context,
+    view: &RepositoryView,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Error> {
+    let (true, Some(unique_id)) = (writers::needs_silence(ctx, view), view.unique_id()) else {
+        return Ok(None);
+    };
+    let memories = memory::of(ctx, unique_id).await?;
+    let catalog = view.status.catalog.clone().unwrap_or_default();
+    let next = look::next(&over(ctx, view, &memories, now), catalog.looked_at);
+    let Some(next) = next.filter(|next| *next > now) else {
+        return Ok(None);
+    };
+    let mut status = view.status.clone();
+    status.catalog.get_or_insert_default().second_look_at = Some(next);
+    if let Some(patch) = diff::merge_patch(&view.status, &status) {
+        let version = view.metadata.resource_version.as_deref().unwrap_or_default();
+        patch_status(ctx, &view.key, version, patch).await?;
+    }
+    Ok(Some(next))
 }
 
 /// Writes down what a whole listing found, before the scan is recorded. Answers with what the status is to say.
@@ -350,6 +409,9 @@ async fn fire(
     let Ok(name) = job_name(&view.key, &uids) else {
         return Ok(Next::After(AGAIN));
     };
+    if !writers::suspend(ctx, key, gates.writers.as_ref(), now).await? {
+        return Ok(Next::After(AGAIN));
+    }
     let job = ObjectKey::new(view.place(&ctx.settings.namespace), name);
     lease::write(ctx, lock, Says::Job(&job), now).await?;
     memory::write(ctx, &view, &job, &rows, now).await?;

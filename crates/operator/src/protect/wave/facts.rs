@@ -273,7 +273,8 @@ pub fn own_mover(jobs: &[Arc<JobView>], has_id: bool, missing: bool) -> OwnMover
         any = true;
         if job.is_terminal() {
             unread |= !has_id && job.spec.ttl_seconds_after_finished.is_none();
-        } else if !job.is_stopped() {
+        } else if !job.is_stopped() || job.is_suspended_for_batch() {
+            // Suspended for a batch it would go on.
             return OwnMover::Running;
         }
     }

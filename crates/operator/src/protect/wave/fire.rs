@@ -1,7 +1,7 @@
 //! Step 3: from a batch that may fire to a Job (`docs/design.md` 3.5, 3.6).
 //!
-//! **Promises.** In this order: nothing of an earlier batch is left, the live proof, what the Job needs, the
-//! lane's lock names the Job, each member is claimed against the judged resourceVersion, the day's memory is
+//! **Promises.** In this order: nothing of an earlier batch is left, the live proof, what the Job needs, writers that have
+//! not started are suspended where the engine minds, the lane's lock names the Job, each member is claimed against the judged resourceVersion, the day's memory is
 //! written, CREATE. Whatever stops in between leaves claims that name no Job, which bind nobody.
 //!
 //! **Assumes.** The lock was held, and the Job it named looked for, before the plan was made.
@@ -171,6 +171,9 @@ pub async fn fire(
     justified::record(ctx, &riders.void).await?;
     if riders.members.is_empty() {
         return Ok(Next::After(super::CATCH_UP));
+    }
+    if !writers::suspend(ctx, key, gates.writers.as_ref(), now).await? {
+        return Ok(Next::After(SOON));
     }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);
     lease::write(ctx, lock, Says::Job(&job), now).await?;

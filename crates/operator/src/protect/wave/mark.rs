@@ -339,7 +339,7 @@ async fn look_after_movers(
             let jobs = own_jobs(ctx, proven, view);
             for job in jobs
                 .iter()
-                .filter(|j| !j.is_terminal() && j.spec.suspend != Some(true))
+                .filter(|j| !j.is_terminal() && (j.spec.suspend != Some(true) || j.is_suspended_for_batch()))
             {
                 result::stop(ctx, job).await?;
             }

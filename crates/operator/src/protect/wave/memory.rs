@@ -81,6 +81,8 @@ pub struct Memory {
     pub confirmed_at: Option<Timestamp>,
     /// UIDs of those.
     pub confirmed: BTreeSet<String>,
+    /// UIDs of the Jobs of writers that still ran then; only where the engine minds.
+    pub beside: BTreeSet<String>,
     /// It is not of a batch, but names what came back.
     pub came_back: bool,
 }
@@ -89,14 +91,21 @@ impl Memory {
     fn read(map: &ConfigMap) -> Self {
         let of = |key: &str| map.data.as_ref().and_then(|d| d.get(key)).map(String::as_str);
         let list = |key: &str| of(key).unwrap_or_default();
-        let confirmed = list("confirmed").split(',').filter(|uid| !uid.is_empty());
+        let uids = |key| {
+            list(key)
+                .split(',')
+                .filter(|uid| !uid.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
         Self {
             repository: list("repository").to_owned(),
             unique_id: list("uniqueId").to_owned(),
             written_at: of("writtenAt").and_then(|t| t.parse().ok()),
             members: serde_json::from_str(list("members")).unwrap_or_default(),
             confirmed_at: of("confirmedAt").and_then(|t| t.parse().ok()),
-            confirmed: confirmed.map(str::to_owned).collect(),
+            confirmed: uids("confirmed"),
+            beside: uids("beside"),
             came_back: map
                 .metadata
                 .name
@@ -155,6 +164,7 @@ fn data(repository: &RepositoryView, members: &[Row], now: Timestamp) -> Result<
         // Of an earlier Job of the same name.
         "confirmed": null,
         "confirmedAt": null,
+        "beside": null,
     }))
 }
 
@@ -197,8 +207,8 @@ async fn put(
     Ok(())
 }
 
-/// Writes down which members of a batch were proven gone, once. Answers with their rows; none when nobody remembers
-/// the batch.
+/// Writes down which members of a batch were proven gone and which writers still run beside it, once. Answers with their
+/// rows; none when nobody remembers the batch.
 ///
 /// # Errors
 /// [`Error`].
@@ -206,6 +216,7 @@ pub async fn confirm(
     ctx: &Context,
     job: &ObjectKey,
     uids: &BTreeSet<&str>,
+    beside: &[String],
     now: Timestamp,
 ) -> Result<Vec<Row>, Error> {
     let name = name(job);
@@ -215,7 +226,10 @@ pub async fn confirm(
     let memory = Memory::read(&map);
     if memory.confirmed_at.is_none() && !uids.is_empty() {
         let confirmed: Vec<&str> = uids.iter().copied().collect();
-        let data = json!({ "confirmed": confirmed.join(","), "confirmedAt": now.to_string() });
+        let mut data = json!({ "confirmed": confirmed.join(","), "confirmedAt": now.to_string() });
+        if !beside.is_empty() {
+            data["beside"] = json!(beside.join(","));
+        }
         ctx.leadership.guard()?;
         let patch = Patch::Merge(json!({ "data": data }));
         api(ctx).patch(&name, &PatchParams::default(), &patch).await?;

@@ -41,7 +41,7 @@ use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, RepositoryKey};
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_core::deletion::{LaneLatchChange, Plan, Settings, wave};
+use holdfast_core::deletion::{LaneLatchChange, Plan, Settings, silence, wave};
 use jiff::Timestamp;
 use lease::Says;
 use live::Live;
@@ -102,7 +102,13 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         lock = Some(lease::write(ctx, held, settle::free(ctx, key, now), now).await?);
         writers::wake(ctx, key);
     }
-    let known = Live::of_writers(writers::known(ctx, key, lock.as_ref()));
+    let asks = !pending.is_empty() || came_back;
+    let known = if asks {
+        writers::known(ctx, key, lock.as_ref()).await?
+    } else {
+        None
+    };
+    let known = Live::of_writers(known);
     let mut observed = observe::lane(world, home, key, &jobs, &proven, &known);
     let ended: Vec<_> = jobs
         .iter()
@@ -146,6 +152,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         // Without a lock (no unique id) nothing fires; the decision says so too.
         (None, Some(_), None) | (None, None, _) => Ok(None),
     };
+    if silence::go_on(!jobs.is_empty(), plan.fire.is_some()) {
+        writers::resume(ctx, key).await?;
+    }
     // What came back has its turn when nothing of the lane's own is under way.
     let free = plan.withdraw.is_none() && plan.fire.is_none() && jobs.is_empty();
     if let (true, true, Some(held), Some(_)) = (came_back, free, &lock, plan.threshold())

@@ -62,7 +62,8 @@ pub async fn settle(
         Verdict::Members { results, missing } => {
             // What is proven gone is remembered, and looked for again, before any finalizer goes.
             let gone = confirmed(ended, &results);
-            memory::confirm(ctx, &key, &gone, now).await?;
+            let beside = writers::beside(ctx, &ctx.world.lane_of(&ended.repository)).await?;
+            memory::confirm(ctx, &key, &gone, &beside, now).await?;
             if let Some(repository) = observed.repositories.get(&ended.repository).cloned() {
                 let uid = ended.job.uid();
                 records::worked(ctx, observed, &repository, uid, !gone.is_empty(), now).await?;

@@ -1,5 +1,5 @@
 //! What a crash or a person left behind (`docs/design.md` 3.6): memories older than a day, delete Jobs that nobody
-//! settles, locks of lanes that are gone or idle.
+//! settles, locks of lanes that are gone or idle, writers that a batch suspended and whose lane is gone.
 //!
 //! **Promises.** Nothing that may still be needed goes: a Job only a day after it was made and ended, a lock only when
 //! its lane has nothing to do and the Job it names does not exist, and only in the version that was looked at. No
@@ -7,7 +7,7 @@
 //!
 //! **Assumes.** It runs on the leader, once in a while. A lane that has something to do clears its own lock.
 
-use super::memory;
+use super::{memory, writers};
 use crate::context::{Context, Error};
 use crate::runtime::write::{self, WriteError};
 use crate::world::Dirty;
@@ -36,6 +36,7 @@ pub async fn tidy(ctx: &Context, now: Timestamp) -> Result<(), Error> {
         return Ok(());
     }
     memory::forget(ctx, now).await?;
+    writers::resume_forgotten(ctx).await?;
     jobs(ctx, now).await?;
     locks(ctx, now).await?;
     // What was forgotten may have been what a repository waits with.

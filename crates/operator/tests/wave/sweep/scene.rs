@@ -299,7 +299,8 @@ pub fn end(objects: &Objects, model: &Model) -> Value {
                 let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs/{name}");
                 json!({ "job": objects.by_path.contains_key(&path) })
             }
-            "jobs" | "pods" => json!("there"),
+            "jobs" => json!({ "suspended": object["spec"]["suspend"] == true }),
+            "pods" => json!("there"),
             _ => continue,
         };
         told.insert(path.clone(), end);

@@ -4,6 +4,7 @@ use super::cluster::Step;
 use super::model::Trouble;
 use super::scene::{Scene, repository_path, snapshot_path};
 use super::shapes::{Shape, fails_with, job, running, shape, skip, step, told};
+use crate::server::objects::Objects;
 use holdfast_core::deletion::RepositoryKey;
 use holdfast_core::deletion::names::job_name;
 use serde_json::json;
@@ -75,6 +76,30 @@ pub fn all() -> Vec<Shape> {
                     }),
                 }]
             })
+        },
+        Shape {
+            silence: true,
+            ..told(
+                "a writer that has not started waits for a batch",
+                with_waiting_writer,
+                || {
+                    let path = || super::scene::writer_path("nightly");
+                    let suspended = |wanted: bool| {
+                        let path = path();
+                        move |o: &Objects| (o.by_path[&path]["spec"]["suspend"] == true) == wanted
+                    };
+                    vec![
+                        step(suspended(true), path(), |job| {
+                            job["status"] =
+                                json!({ "conditions": [{ "type": "Suspended", "status": "True" }] });
+                        }),
+                        step(suspended(false), path(), |job| {
+                            job["status"] =
+                                json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
+                        }),
+                    ]
+                },
+            )
         },
         long(
             shape("the mover is killed half-way", |s| {
@@ -176,6 +201,13 @@ fn came_back(scene: &mut Scene<'_>, count: usize) {
 fn with_writer(scene: &mut Scene<'_>) {
     three(scene);
     scene.writer("nightly", "id");
+}
+
+fn with_waiting_writer(scene: &mut Scene<'_>) {
+    with_writer(scene);
+    scene.objects.edit(&super::scene::writer_path("nightly"), |job| {
+        job["status"] = json!({})
+    });
 }
 
 fn trouble(scene: &mut Scene<'_>, runs: &[Trouble]) {
