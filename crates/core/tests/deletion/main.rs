@@ -20,6 +20,7 @@ mod guard;
 mod live;
 mod look;
 mod names;
+mod page;
 mod properties;
 mod silence;
 mod split;
