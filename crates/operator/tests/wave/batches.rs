@@ -133,6 +133,7 @@ async fn prunes_fire_before_a_growing_wave_is_wholly_marked() {
     );
     story.server.on_write(|_, _| None);
     story.pass().await;
+    story.pass().await;
     let order: Vec<String> = story
         .server
         .writes(&Method::PATCH, "/status")
@@ -144,6 +145,39 @@ async fn prunes_fire_before_a_growing_wave_is_wholly_marked() {
         let s = story.server.get(&snapshot_path(&format!("s{n:03}"))).unwrap();
         assert_eq!(story.condition(&s, "DeletionHeld").0, "True");
     }
+}
+
+#[tokio::test]
+async fn a_job_that_has_ended_does_not_wait_for_the_marks_of_a_large_wave() {
+    let story = Story::new(10);
+    for n in 0..700 {
+        story.snapshot(&format!("s{n:03}"), json!({}));
+    }
+    story.snapshot("pruned", json!({}));
+    story.server.edit(&snapshot_path("pruned"), |s| {
+        let now = Timestamp::now() - SignedDuration::from_secs(60);
+        s["metadata"]["annotations"] = json!({
+            "kopiur.home-operations.com/pruned-by": "failed-history",
+            "kopiur.home-operations.com/pruned-at": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        });
+    });
+    let marked = || {
+        let all = (0..700).map(|n| story.server.get(&snapshot_path(&format!("s{n:03}"))).unwrap());
+        all.filter(|s| s["status"]["conditions"].is_array()).count()
+    };
+    let next = story.pass().await;
+    let (path, _) = story.job().unwrap();
+    assert_eq!(marked(), 300);
+    assert!(
+        matches!(next, Next::After(delay) if delay <= Duration::from_secs(1)),
+        "{next:?}"
+    );
+    story.finish(&path, Some("D"), None);
+    story.pass().await;
+    assert!(story.job().is_none(), "settled");
+    assert_eq!(marked(), 300, "before the others are told");
+    story.pass().await;
+    assert_eq!(marked(), 700);
 }
 
 #[tokio::test]

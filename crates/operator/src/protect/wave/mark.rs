@@ -34,6 +34,10 @@ const LASTING: SignedDuration = SignedDuration::from_secs(20);
 /// more. The others are marked afterwards; the latch binds them already.
 const MARKS_BEFORE: usize = 100;
 
+/// Most that are marked after it while a Job of the lane is live: one that ends meanwhile waits for so many writes and no
+/// more. The others are marked by the next pass.
+const MARKS_BESIDE: usize = 200;
+
 /// What became of the marks of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marked {
@@ -92,6 +96,13 @@ impl Marks {
     /// Takes those that are left to the time after the firing.
     pub fn split_off(&mut self) -> Self {
         Self(self.0.split_off(self.0.len().min(MARKS_BEFORE)))
+    }
+
+    /// Leaves to the next pass what a live Job should not have to wait for. Answers whether anything is left.
+    pub fn cut(&mut self) -> bool {
+        let left = self.0.len() > MARKS_BESIDE;
+        self.0.truncate(MARKS_BESIDE);
+        left
     }
 }
 

@@ -133,7 +133,8 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         None => None,
     };
     let mut marks = mark::marks(ctx, &observed, &plan, &proven, now).await?;
-    let later = marks.split_off();
+    let mut later = marks.split_off();
+    let left = (!jobs.is_empty() || plan.fire.is_some()) && later.cut();
     let mut marked = mark::write(ctx, &observed, marks).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
     refused |= release::release(ctx, &observed, &plan).await?;
@@ -170,7 +171,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         Some(Next::Settled | Next::Failed) | None => {}
     }
     refused |= marked.refused;
-    if marked.changed {
+    if marked.changed || left {
         next = sooner(next, CATCH_UP);
     }
     records::nothing_unknown_is_pending(ctx, &plan).await?;
