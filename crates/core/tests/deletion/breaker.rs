@@ -453,6 +453,12 @@ fn a_sliding_window_holds_the_slow_trickle_and_nothing_without_it() {
     assert!(text.contains("11 were carried out in the last 10m"), "{text}");
     assert!(text.contains("slidingWindow.threshold is 12"), "{text}");
     assert_eq!(plan.repositories[0].held_through, LatchChange::Raise(t(100)));
+    // At the threshold by itself, the window is not what holds it.
+    lane.members = members(10, 100);
+    assert_eq!(
+        decide(&lane).repositories[0].condition(),
+        Some((true, "ThresholdExceeded"))
+    );
 }
 
 #[test]
