@@ -73,7 +73,7 @@ impl Watch {
     /// # Errors
     /// When no list arrives.
     pub async fn start(client: &Client, namespace: &str) -> Result<Self> {
-        Self::follow(Api::namespaced(client.clone(), namespace)).await
+        Self::follow(Api::namespaced(client.clone(), namespace), names::OP_DELETE_BATCH).await
     }
 
     /// The same for the whole cluster.
@@ -81,13 +81,20 @@ impl Watch {
     /// # Errors
     /// When no list arrives.
     pub async fn everywhere(client: &Client) -> Result<Self> {
-        Self::follow(Api::all(client.clone())).await
+        Self::follow(Api::all(client.clone()), names::OP_DELETE_BATCH).await
     }
 
-    async fn follow(api: Api<Job>) -> Result<Self> {
+    /// Watches the listing Jobs of the namespace instead: they have no members.
+    ///
+    /// # Errors
+    /// When no list arrives.
+    pub async fn listings(client: &Client, namespace: &str) -> Result<Self> {
+        Self::follow(Api::namespaced(client.clone(), namespace), names::OP_LIST).await
+    }
+
+    async fn follow(api: Api<Job>, op: &str) -> Result<Self> {
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        let config =
-            watcher::Config::default().labels(&format!("{}={}", names::OP_LABEL, names::OP_DELETE_BATCH));
+        let config = watcher::Config::default().labels(&format!("{}={op}", names::OP_LABEL));
         let shared = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             let mut events = std::pin::pin!(watcher::watcher(api, config));
