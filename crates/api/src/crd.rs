@@ -88,6 +88,9 @@ pub mod rules {
         ),
     ];
 
+    /// Without any count nothing is pruned: only zeros say what nobody means.
+    const KEEPS_SOMETHING: &str = "(!has(self.keepLatest) && !has(self.keepHourly) && !has(self.keepDaily) && !has(self.keepWeekly) && !has(self.keepMonthly) && !has(self.keepAnnual)) || (has(self.keepLatest) && self.keepLatest > 0) || (has(self.keepHourly) && self.keepHourly > 0) || (has(self.keepDaily) && self.keepDaily > 0) || (has(self.keepWeekly) && self.keepWeekly > 0) || (has(self.keepMonthly) && self.keepMonthly > 0) || (has(self.keepAnnual) && self.keepAnnual > 0)";
+
     /// Of a SnapshotPolicy.
     pub const POLICY: &[Rule] = &[
         rule(
@@ -109,6 +112,11 @@ pub mod rules {
             "spec",
             "self.copyMethod == 'Direct'",
             "spec.copyMethod: Snapshot and Clone are not supported by this release: use Direct",
+        ),
+        rule(
+            "spec.retention",
+            KEEPS_SOMETHING,
+            "spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything",
         ),
         rule(
             "spec.sources[]",

@@ -147,29 +147,35 @@ pub enum CopyMethod {
     Unknown,
 }
 
-/// How many successful snapshots are kept.
+/// How many successful snapshots are kept: what any of the counts keeps. Hours, days, weeks, months and years are
+/// UTC, and only those in which a snapshot ended count. What is pinned is kept besides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Retention {
     /// The newest N are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 0))]
     pub keep_latest: Option<u32>,
-    /// Not supported yet.
+    /// The newest of each of the newest N hours that have one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_hourly: Option<NotYet>,
-    /// Not supported yet.
+    #[schemars(range(min = 0))]
+    pub keep_hourly: Option<u32>,
+    /// The newest of each of the newest N days that have one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_daily: Option<NotYet>,
-    /// Not supported yet.
+    #[schemars(range(min = 0))]
+    pub keep_daily: Option<u32>,
+    /// The newest of each of the newest N ISO weeks that have one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_weekly: Option<NotYet>,
-    /// Not supported yet.
+    #[schemars(range(min = 0))]
+    pub keep_weekly: Option<u32>,
+    /// The newest of each of the newest N months that have one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_monthly: Option<NotYet>,
-    /// Not supported yet.
+    #[schemars(range(min = 0))]
+    pub keep_monthly: Option<u32>,
+    /// The newest of each of the newest N years that have one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_annual: Option<NotYet>,
+    #[schemars(range(min = 0))]
+    pub keep_annual: Option<u32>,
 }
 
 /// What deleting the policy does to the data of its Snapshots.

@@ -43,9 +43,9 @@ pub struct SnapshotSpec {
     /// Stamped by the schedule: what its disappearance does. Absent: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_schedule_delete: Option<CascadePolicy>,
-    /// Not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pin: Option<NotYet>,
+    /// Retention never prunes it. Deleting the object still deletes its data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<NotYet>,

@@ -73,7 +73,6 @@ const DROP: &str = "remove the field";
 const FILESYSTEM: &str = "use spec.backend.filesystem";
 const PVC: &str = "use sources[].pvc";
 const ENGINE: &str = "remove the field, the engine chooses for itself";
-const LATEST: &str = "use spec.retention.keepLatest";
 
 /// Of a Repository.
 pub const REPOSITORY: &[Unsupported] = &[
@@ -168,11 +167,6 @@ pub const POLICY: &[Unsupported] = &[
     typed(Shape::String, "spec.sources[]", "sourcePathOverride", DROP),
     typed(Shape::String, "spec.sources[]", "sourcePathStrategy", DROP),
     typed(Shape::Boolean, "spec.sources[]", "acknowledgeLiveMutation", DROP),
-    typed(Shape::Integer, "spec.retention", "keepHourly", LATEST),
-    typed(Shape::Integer, "spec.retention", "keepDaily", LATEST),
-    typed(Shape::Integer, "spec.retention", "keepWeekly", LATEST),
-    typed(Shape::Integer, "spec.retention", "keepMonthly", LATEST),
-    typed(Shape::Integer, "spec.retention", "keepAnnual", LATEST),
 ];
 
 /// Of a SnapshotSchedule.
@@ -191,7 +185,6 @@ pub const SCHEDULE: &[Unsupported] = &[
 
 /// Of a Snapshot.
 pub const SNAPSHOT: &[Unsupported] = &[
-    typed(Shape::Boolean, "spec", "pin", DROP),
     typed(Shape::String, "spec", "description", "use spec.tags"),
     no(
         "spec",

@@ -323,7 +323,7 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         }
     }
     if let Some(Retention {
-        keep_latest: _,
+        keep_latest,
         keep_hourly,
         keep_daily,
         keep_weekly,
@@ -331,14 +331,19 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         keep_annual,
     }) = retention
     {
-        for (field, value) in [
-            ("keepHourly", keep_hourly),
-            ("keepDaily", keep_daily),
-            ("keepWeekly", keep_weekly),
-            ("keepMonthly", keep_monthly),
-            ("keepAnnual", keep_annual),
-        ] {
-            no.not_yet(table, &format!("spec.retention.{field}"), value.as_ref());
+        let mut counts = [
+            keep_latest,
+            keep_hourly,
+            keep_daily,
+            keep_weekly,
+            keep_monthly,
+            keep_annual,
+        ]
+        .into_iter()
+        .flatten()
+        .peekable();
+        if counts.peek().is_some() && counts.all(|count| *count == 0) {
+            no.say("spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything");
         }
     }
     for (field, value) in [
@@ -452,12 +457,11 @@ pub fn snapshot(spec: &SnapshotSpec) -> Vec<Refusal> {
         failure_policy,
         deletion_policy: _,
         on_schedule_delete: _,
-        pin,
+        pin: _,
         description,
         repository,
     } = spec;
     let table = unsupported::SNAPSHOT;
-    no.not_yet(table, "spec.pin", pin.as_ref());
     no.not_yet(table, "spec.description", description.as_ref());
     no.not_yet(table, "spec.repository", repository.as_ref());
     if let Some(PolicyRef { name: _, namespace }) = policy_ref {
@@ -853,6 +857,34 @@ mod tests {
             json!({ "name": "r" }),
         );
         assert!(said(&with_repository)[0].contains("whose Snapshot names it"));
+    }
+
+    #[test]
+    fn any_count_of_retention_is_accepted_but_not_zeros_alone() {
+        let said = |retention: Value| {
+            let spec = json!({
+                "repository": {"name": "r"}, "sources": [{"pvc": {"name": "data"}}], "retention": retention,
+            });
+            policy(&serde_json::from_value(spec).expect("decodes"))
+        };
+        assert_eq!(said(json!({})), [], "which prunes nothing");
+        for count in [
+            "keepLatest",
+            "keepHourly",
+            "keepDaily",
+            "keepWeekly",
+            "keepMonthly",
+            "keepAnnual",
+        ] {
+            assert_eq!(said(json!({ count: 1 })), [], "{count}");
+            assert!(
+                said(json!({ count: 0 }))[0]
+                    .0
+                    .starts_with("spec.retention keeps nothing"),
+                "{count}"
+            );
+        }
+        assert_eq!(said(json!({ "keepLatest": 0, "keepDaily": 7 })), []);
     }
 
     #[test]

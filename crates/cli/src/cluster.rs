@@ -107,7 +107,7 @@ impl Cluster {
     }
 
     /// The operator's picture of this cluster, complete.
-    fn world(&self, now: Timestamp) -> Result<Arc<World>> {
+    pub fn world(&self, now: Timestamp) -> Result<Arc<World>> {
         let world = World::new();
         let set = |observed| {
             world.apply(Change::Set(observed), now);

@@ -95,6 +95,22 @@ impl Target {
         }
     }
 
+    /// Reads `NAME` or `snapshotpolicy/NAME`.
+    pub fn policy(text: &str, namespace: &str) -> Result<String> {
+        if !text.contains('/') {
+            return Ok(text.to_owned());
+        }
+        match Self::parse(text, namespace)? {
+            Self::Policy { name, .. } => Ok(name),
+            other @ (Self::Snapshot { .. }
+            | Self::Schedule { .. }
+            | Self::Repository(_)
+            | Self::Namespace(_)) => {
+                bail!("{other} has no retention: name a policy, as in snapshotpolicy/NAME")
+            }
+        }
+    }
+
     /// The namespace to look at when not all can be.
     pub fn namespace(&self) -> Option<&str> {
         match self {
@@ -149,5 +165,9 @@ mod tests {
         );
         Target::snapshot("pod/x", "a").unwrap_err();
         assert_eq!(Target::snapshot("kopiasnap/x", "a").unwrap(), "x");
+        assert_eq!(Target::policy("x", "a").unwrap(), "x");
+        assert_eq!(Target::policy("kopiasp/x", "a").unwrap(), "x");
+        let refused = Target::policy("ns/x", "a").unwrap_err().to_string();
+        assert!(refused.contains("snapshotpolicy/NAME"), "{refused}");
     }
 }

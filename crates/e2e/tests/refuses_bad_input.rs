@@ -258,7 +258,12 @@ async fn values_out_of_range_are_refused_by_their_field() -> Result<()> {
         (&repository, "spec.engine", json!("Borg")),
         (&repository, "spec.onNamespaceDelete", json!("Maybe")),
         (&repository, "spec.backend.filesystem.path", json!("relative")),
-        (&policy, "spec.retention.keepLatest", json!(0)),
+        (&policy, "spec.retention.keepDaily", json!(-1)),
+        (
+            &policy,
+            "spec.retention",
+            json!({ "keepLatest": 0, "keepAnnual": 0 }),
+        ),
         (&policy, "spec.defaultDeletionPolicy", json!("Shred")),
         (&schedule, "spec.schedule.startingDeadlineSeconds", json!(-5)),
         (&schedule, "spec.deletion.onScheduleDelete", json!("Orphan")),

@@ -1,4 +1,5 @@
-//! `forecast delete`: what would be deleted, held and kept, before anyone deletes anything.
+//! `forecast delete`: what would be deleted, held and kept, before anyone deletes anything; `forecast retention`: what
+//! a policy would prune ([`retention`]).
 //!
 //! **Promises.** The same code decides that would decide after the deletion: only the deletion itself is acted out
 //! here ([`simulate`]). Nothing is changed in the cluster. What cannot be read is counted as unknown, and said.
@@ -7,6 +8,7 @@
 
 mod judge;
 mod render;
+mod retention;
 mod simulate;
 mod words;
 
@@ -33,6 +35,8 @@ pub struct Args {
 enum What {
     /// What would be deleted, held and kept if this object were deleted now.
     Delete(Delete),
+    /// What retention would prune and keep if a policy's pass began now, as the policy is or as it would be edited.
+    Retention(retention::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +54,10 @@ struct Delete {
 
 /// Runs `forecast`.
 pub async fn run(connection: &Connection, args: &Args, style: Style) -> Result<String> {
-    let What::Delete(args) = &args.what;
+    let args = match &args.what {
+        What::Delete(args) => args,
+        What::Retention(args) => return retention::run(connection, args, style).await,
+    };
     let target = Target::parse(&args.object, &connection.namespace)?;
     let place = target.namespace().unwrap_or(&connection.namespace);
     let cluster = read::cluster(connection, place, &args.operator_namespace).await?;

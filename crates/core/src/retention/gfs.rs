@@ -61,6 +61,47 @@ pub struct Completed {
     pub vanished: bool,
 }
 
+/// Why a snapshot is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// The policy prunes nothing.
+    NoRetention,
+    /// Among the newest.
+    Latest,
+    /// The newest of an hour.
+    Hourly,
+    /// The newest of a day.
+    Daily,
+    /// The newest of a week.
+    Weekly,
+    /// The newest of a month.
+    Monthly,
+    /// The newest of a year.
+    Annual,
+    /// Pinned.
+    Pinned,
+    /// Another object that is kept records the same snapshot.
+    SameSnapshot,
+}
+
+impl Why {
+    /// The word: where a count of `spec.retention` keeps it, that count's name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoRetention => "noRetention",
+            Self::Latest => "keepLatest",
+            Self::Hourly => "keepHourly",
+            Self::Daily => "keepDaily",
+            Self::Weekly => "keepWeekly",
+            Self::Monthly => "keepMonthly",
+            Self::Annual => "keepAnnual",
+            Self::Pinned => "pinned",
+            Self::SameSnapshot => "sameSnapshot",
+        }
+    }
+}
+
 /// What becomes of the Snapshots of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Retained {
@@ -71,6 +112,8 @@ pub struct Retained {
     pub justification: BTreeMap<String, Vec<String>>,
     /// UIDs kept, newest first.
     pub keep: Vec<String>,
+    /// For each UID that is kept, every reason.
+    pub why: BTreeMap<String, BTreeSet<Why>>,
 }
 
 /// Applies a policy. `None` is a policy without `spec.retention`.
@@ -87,6 +130,10 @@ pub fn retain(snapshots: &[Completed], policy: Option<&Keep>) -> Retained {
     let Some(policy) = policy.filter(|policy| !policy.is_empty()) else {
         return Retained {
             keep: present.iter().map(|s| s.uid.clone()).collect(),
+            why: present
+                .iter()
+                .map(|s| (s.uid.clone(), BTreeSet::from([Why::NoRetention])))
+                .collect(),
             ..Retained::default()
         };
     };
@@ -94,27 +141,31 @@ pub fn retain(snapshots: &[Completed], policy: Option<&Keep>) -> Retained {
     for snapshot in &present {
         groups.entry(&snapshot.group).or_default().push(snapshot);
     }
-    let kept: BTreeSet<&str> = groups
-        .values()
-        .flat_map(|group| {
-            let chosen = choose(group, policy);
-            // An id that is kept for one object is kept for all that record it.
-            let ids: BTreeSet<&str> = group
-                .iter()
-                .filter(|s| chosen.contains(s.uid.as_str()) || s.pinned)
-                .map(|s| s.id.as_str())
-                .collect();
-            group
-                .iter()
-                .filter(|s| ids.contains(s.id.as_str()))
-                .map(|s| s.uid.as_str())
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let mut kept: BTreeMap<&str, BTreeSet<Why>> = BTreeMap::new();
+    for group in groups.values() {
+        let chosen = choose(group, policy);
+        let ids: BTreeSet<&str> = group
+            .iter()
+            .filter(|s| chosen.contains_key(s.uid.as_str()))
+            .map(|s| s.id.as_str())
+            .collect();
+        for snapshot in group {
+            match chosen.get(snapshot.uid.as_str()) {
+                Some(why) => {
+                    kept.insert(&snapshot.uid, why.clone());
+                }
+                // An id that is kept for one object is kept for all that record it.
+                None if ids.contains(snapshot.id.as_str()) => {
+                    kept.insert(&snapshot.uid, BTreeSet::from([Why::SameSnapshot]));
+                }
+                None => {}
+            }
+        }
+    }
 
     let mut retained = Retained::default();
     for snapshot in &present {
-        if kept.contains(snapshot.uid.as_str()) {
+        if kept.contains_key(snapshot.uid.as_str()) {
             retained.keep.push(snapshot.uid.clone());
         } else {
             retained.prune.push(snapshot.uid.clone());
@@ -122,10 +173,10 @@ pub fn retain(snapshots: &[Completed], policy: Option<&Keep>) -> Retained {
     }
     retained.prune.reverse();
     for (group, members) in groups {
-        if members.iter().any(|s| !kept.contains(s.uid.as_str())) {
+        if members.iter().any(|s| !kept.contains_key(s.uid.as_str())) {
             let ids: BTreeSet<&str> = members
                 .iter()
-                .filter(|s| kept.contains(s.uid.as_str()))
+                .filter(|s| kept.contains_key(s.uid.as_str()))
                 .map(|s| s.id.as_str())
                 .collect();
             retained
@@ -133,11 +184,12 @@ pub fn retain(snapshots: &[Completed], policy: Option<&Keep>) -> Retained {
                 .insert(group.to_owned(), ids.into_iter().map(str::to_owned).collect());
         }
     }
+    retained.why = kept.into_iter().map(|(uid, why)| (uid.to_owned(), why)).collect();
     retained
 }
 
-/// The UIDs that a count keeps, of one group sorted newest first.
-fn choose<'a>(group: &[&'a Completed], policy: &Keep) -> BTreeSet<&'a str> {
+/// The UIDs that a count or a pin keeps, with every reason, of one group sorted newest first.
+fn choose<'a>(group: &[&'a Completed], policy: &Keep) -> BTreeMap<&'a str, BTreeSet<Why>> {
     let Keep {
         latest,
         hourly,
@@ -146,33 +198,38 @@ fn choose<'a>(group: &[&'a Completed], policy: &Keep) -> BTreeSet<&'a str> {
         monthly,
         annual,
     } = policy;
-    let mut chosen: BTreeSet<&str> = group
-        .iter()
-        .take(count(*latest))
-        .map(|s| s.uid.as_str())
-        .collect();
+    let mut chosen: BTreeMap<&str, BTreeSet<Why>> = BTreeMap::new();
+    let mut choose = |snapshot: &'a Completed, why| {
+        chosen.entry(&snapshot.uid).or_default().insert(why);
+    };
+    for snapshot in group.iter().filter(|s| s.pinned) {
+        choose(snapshot, Why::Pinned);
+    }
+    for snapshot in group.iter().take(count(*latest)) {
+        choose(snapshot, Why::Latest);
+    }
     type Period = fn(DateTime) -> (i16, i16, i8);
-    let periods: [(Option<u32>, Period); 5] = [
-        (*hourly, |t| (t.year(), t.day_of_year(), t.hour())),
-        (*daily, |t| (t.year(), t.day_of_year(), 0)),
-        (*weekly, |t| {
+    let periods: [(Why, Option<u32>, Period); 5] = [
+        (Why::Hourly, *hourly, |t| (t.year(), t.day_of_year(), t.hour())),
+        (Why::Daily, *daily, |t| (t.year(), t.day_of_year(), 0)),
+        (Why::Weekly, *weekly, |t| {
             (
                 t.date().iso_week_date().year(),
                 t.date().iso_week_date().week().into(),
                 0,
             )
         }),
-        (*monthly, |t| (t.year(), t.month().into(), 0)),
-        (*annual, |t| (t.year(), 0, 0)),
+        (Why::Monthly, *monthly, |t| (t.year(), t.month().into(), 0)),
+        (Why::Annual, *annual, |t| (t.year(), 0, 0)),
     ];
-    for (wanted, period) in periods {
+    for (why, wanted, period) in periods {
         let mut seen = BTreeSet::new();
         for snapshot in group {
             if seen.len() >= count(wanted) {
                 break;
             }
             if seen.insert(period(TimeZone::UTC.to_datetime(snapshot.ended_at))) {
-                chosen.insert(&snapshot.uid);
+                choose(snapshot, why);
             }
         }
     }

@@ -12,4 +12,4 @@ pub mod justify;
 pub mod mass;
 pub mod stamp;
 
-pub use gfs::{Completed, Keep, Retained, retain};
+pub use gfs::{Completed, Keep, Retained, Why, retain};

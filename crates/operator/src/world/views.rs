@@ -42,6 +42,9 @@ pub struct SnapshotSpecView {
     pub deletion_policy: Option<DeletionPolicy>,
     /// What the schedule's disappearance does.
     pub on_schedule_delete: Option<CascadePolicy>,
+    /// Retention never prunes it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
 }
 
 /// The part of a Snapshot's status that decisions read.

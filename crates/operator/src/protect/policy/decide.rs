@@ -2,10 +2,11 @@
 
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
+use holdfast_api::policy::Retention;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, conditions, names};
-use holdfast_core::retention::{self, Completed, Keep, justify, mass, stamp};
+use holdfast_core::retention::{self, Completed, Keep, Retained, justify, mass, stamp};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub struct Decision {
     pub asked: bool,
     /// Why nothing of what retention would prune is pruned: the message of `MassPruneHeld`.
     pub held: Option<String>,
+    /// What retention says of each Snapshot that counts, held or not.
+    pub retained: Retained,
     /// Live objects whose stamp is old: they lose it.
     pub unstamp: Vec<Arc<SnapshotView>>,
 }
@@ -78,6 +81,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         restamp: Vec::new(),
         asked: false,
         held: None,
+        retained: Retained::default(),
         unstamp: facts
             .snapshots
             .iter()
@@ -113,10 +117,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         decision.message = format!("The {named} does not exist. Create it, or name another one.");
         return decision;
     }
-    let keep = policy.spec.retention.as_ref().map(|r| Keep {
-        latest: r.keep_latest,
-        ..Keep::default()
-    });
+    let keep = policy.spec.retention.as_ref().map(keep);
     let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s)).collect();
     let retained = retention::retain(&completed, keep.as_ref());
     let kept = justify::kept_ids(&completed, &retained);
@@ -139,7 +140,29 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         decision.prune.clear();
         decision.restamp.clear();
     }
+    decision.retained = retained;
     decision
+}
+
+/// `spec.retention` in the words of the decision.
+#[must_use]
+pub fn keep(retention: &Retention) -> Keep {
+    let Retention {
+        keep_latest,
+        keep_hourly,
+        keep_daily,
+        keep_weekly,
+        keep_monthly,
+        keep_annual,
+    } = retention;
+    Keep {
+        latest: *keep_latest,
+        hourly: *keep_hourly,
+        daily: *keep_daily,
+        weekly: *keep_weekly,
+        monthly: *keep_monthly,
+        annual: *keep_annual,
+    }
 }
 
 /// Upgrade (`docs/design.md` 3.7): what another operator's retention had begun to delete, and this pass would have
@@ -254,15 +277,16 @@ fn group(view: &SnapshotView) -> Option<String> {
     Some(format!("{repository}|{unique_id}|{}", source.unwrap_or_default()))
 }
 
-/// A Snapshot as retention sees it.
-fn completed(view: &SnapshotView) -> Option<Completed> {
+/// A Snapshot as retention sees it; none: it has not come to an end that is recorded.
+#[must_use]
+pub fn completed(view: &SnapshotView) -> Option<Completed> {
     let status = view.status.as_ref()?;
     Some(Completed {
         uid: view.uid().to_owned(),
         id: view.snapshot_id()?.to_owned(),
         group: group(view)?,
         ended_at: status.timing.as_ref()?.end_time?,
-        pinned: false,
+        pinned: view.spec.pin,
         vanished: vanished(view),
     })
 }

@@ -19,10 +19,11 @@ mod tests;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
+use crate::world::World;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
-pub use decide::kept_now;
-use holdfast_api::names;
+pub use decide::{Decision, Facts, completed, decide, kept_now};
+use holdfast_api::{SnapshotPolicy, names};
 use holdfast_core::deletion::breaker::strictest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,33 +47,37 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         // Its own event brings it back.
         return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
-    let repository = policy.spec.repository.as_ref();
-    let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));
-    let snapshots = ctx.world.snapshots_of_policy(key);
-    let facts = decide::Facts {
-        repository_exists: repository
-            .as_ref()
-            .is_some_and(|k| ctx.world.repository(k).is_some()),
-        threshold: threshold(ctx, repository.as_ref(), &snapshots),
-        repository,
-        snapshots,
-        policy,
-    };
+    let facts = observe(&ctx.world, key, policy);
     let now = ctx.clock.now();
     let decision = decide::decide(&facts, now);
     act::carry_out(ctx, key, &facts, decision, now).await
 }
 
+/// What a decision about a policy rests on.
+#[must_use]
+pub fn observe(world: &World, key: &ObjectKey, policy: Arc<SnapshotPolicy>) -> Facts {
+    let repository = policy.spec.repository.as_ref();
+    let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));
+    let snapshots = world.snapshots_of_policy(key);
+    Facts {
+        repository_exists: repository.as_ref().is_some_and(|k| world.repository(k).is_some()),
+        threshold: threshold(world, repository.as_ref(), &snapshots),
+        repository,
+        snapshots,
+        policy,
+    }
+}
+
 /// The strictest threshold of the lanes that the policy and its Snapshots point to.
-fn threshold(ctx: &Context, repository: Option<&RepositoryKey>, snapshots: &[Arc<SnapshotView>]) -> u32 {
+fn threshold(world: &World, repository: Option<&RepositoryKey>, snapshots: &[Arc<SnapshotView>]) -> u32 {
     let pins: BTreeSet<RepositoryKey> = snapshots.iter().filter_map(|s| s.pin()).collect();
     let lanes: BTreeSet<LaneKey> = pins
         .iter()
         .chain(repository)
-        .map(|key| ctx.world.lane_of(key))
+        .map(|key| world.lane_of(key))
         .collect();
     let thresholds = lanes.iter().map(|lane| {
-        let objects = ctx.world.repositories_of(lane);
+        let objects = world.repositories_of(lane);
         let said = objects
             .iter()
             .map(|r| r.spec.deletion_protection.as_ref()?.threshold);

@@ -216,3 +216,73 @@ fn an_edit_that_would_prune_as_many_as_the_threshold_waits_and_says_the_command(
     facts.policy = Arc::new(policy);
     assert_eq!(pruned(&facts).len(), 10, "routine");
 }
+
+#[test]
+fn every_count_of_retention_is_acted_on() {
+    // One an hour for sixty days.
+    let all: Vec<Arc<SnapshotView>> = (0..60 * 24).map(|n| snapshot(n * 3600, |_| {})).collect();
+    let kept = |retention: Value| {
+        let mut facts = facts(json!({ "retention": retention }), all.clone());
+        facts.threshold = 0;
+        all.len() - pruned(&facts).len()
+    };
+    assert_eq!(kept(json!({ "keepLatest": 5 })), 5);
+    assert_eq!(kept(json!({ "keepHourly": 48 })), 48);
+    assert_eq!(kept(json!({ "keepDaily": 14 })), 14);
+    assert_eq!(kept(json!({ "keepWeekly": 4 })), 4);
+    // The sixty days touch three months, of one year.
+    assert_eq!(kept(json!({ "keepMonthly": 12 })), 3);
+    assert_eq!(kept(json!({ "keepAnnual": 12 })), 1);
+    assert_eq!(kept(json!({ "keepLatest": 0, "keepDaily": 2 })), 2);
+    assert_eq!(kept(json!({})), all.len());
+}
+
+#[test]
+fn a_machine_that_was_off_for_twenty_days_loses_nothing_to_keep_daily() {
+    let day = 24 * 3600;
+    let keep = json!({ "retention": { "keepDaily": 14 } });
+    let before: Vec<Arc<SnapshotView>> = (0..14).map(|n| snapshot(n * day, |_| {})).collect();
+    let mut all = before.clone();
+    for n in 0..4 {
+        // Each new day takes the place of one old day, none goes for having grown old.
+        all.push(snapshot((14 + 20 + n) * day, |_| {}));
+        let gone = usize::try_from(n).unwrap() + 1;
+        let expected: Vec<String> = before[..gone].iter().map(|s| s.key().name).collect();
+        assert_eq!(pruned(&facts(keep.clone(), all.clone())), expected);
+    }
+}
+
+#[test]
+fn a_pinned_snapshot_is_never_pruned() {
+    let mut all = five();
+    all[0] = snapshot(0, |o| o["spec"]["pin"] = json!(true));
+    let keep = json!({ "retention": { "keepLatest": 2 } });
+    assert_eq!(pruned(&facts(keep, all)), ["s1", "s2"]);
+}
+
+#[test]
+fn an_edit_of_any_count_that_would_prune_as_many_as_the_threshold_waits() {
+    let day = 24 * 3600;
+    let all: Vec<Arc<SnapshotView>> = (0..30).map(|n| snapshot(n * day, |_| {})).collect();
+    for (keep, count) in [
+        (json!({ "keepDaily": 14 }), 16),
+        (json!({ "keepDaily": 7, "keepWeekly": 4 }), 21),
+        (json!({ "keepAnnual": 1 }), 29),
+    ] {
+        let mut facts = facts(json!({ "retention": keep }), all.clone());
+        let held = decide(&facts, now());
+        assert!(held.prune.is_empty(), "{keep}");
+        assert_eq!(held.retained.prune.len(), count, "{keep}");
+        let message = held.held.unwrap();
+        assert!(
+            message.contains(&format!("would prune {count} Snapshots at once"))
+                && message.contains("allow-mass-prune=\"3\""),
+            "{message}"
+        );
+        let mut policy = facts.policy.as_ref().clone();
+        policy.status =
+            Some(serde_json::from_value(json!({ "retention": { "completedGeneration": 3 } })).unwrap());
+        facts.policy = Arc::new(policy);
+        assert_eq!(pruned(&facts).len(), count, "ordinary pruning is never held");
+    }
+}
