@@ -52,8 +52,28 @@ pub mod rules {
         ),
         rule(
             "spec.backend",
-            "has(self.filesystem)",
-            "spec.backend needs exactly one key: set spec.backend.filesystem",
+            "has(self.filesystem) != has(self.s3)",
+            "spec.backend needs exactly one key: set spec.backend.filesystem or spec.backend.s3",
+        ),
+        rule(
+            "spec.backend.s3.auth",
+            "has(self.secretRef) || has(self.workloadIdentity)",
+            "spec.backend.s3.auth.secretRef is required: name the Secret with the keys",
+        ),
+        rule(
+            "spec.backend.s3",
+            "!has(self.endpoint) || !self.endpoint.contains('/')",
+            "spec.backend.s3.endpoint is host or host:port, without a scheme and without a path",
+        ),
+        rule(
+            "spec.backend.s3",
+            "!has(self.prefix) || !(self.prefix.startsWith('/') || self.prefix.contains('//') || self.prefix.split('/').exists(part, part == '.' || part == '..'))",
+            "spec.backend.s3.prefix does not begin with '/' and has no part that is empty, '.' or '..'",
+        ),
+        rule(
+            "spec.backend.s3.tls",
+            "(has(self.disableTls) && self.disableTls ? 1 : 0) + (has(self.insecureSkipVerify) && self.insecureSkipVerify ? 1 : 0) + (has(self.caBundleRef) ? 1 : 0) <= 1",
+            "spec.backend.s3.tls takes one of disableTls, insecureSkipVerify and caBundleRef: beside each the others have no effect",
         ),
         rule(
             "spec.backend.filesystem.volume",
@@ -63,11 +83,18 @@ pub mod rules {
     ];
 
     /// Of the namespaced kind alone.
-    pub const NAMESPACED_REPOSITORY: &[Rule] = &[rule(
-        "spec.encryption.passwordSecretRef",
-        "!has(self.__namespace__)",
-        "spec.encryption.passwordSecretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace",
-    )];
+    pub const NAMESPACED_REPOSITORY: &[Rule] = &[
+        rule(
+            "spec.encryption.passwordSecretRef",
+            "!has(self.__namespace__)",
+            "spec.encryption.passwordSecretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace",
+        ),
+        rule(
+            "spec.backend.s3.auth.secretRef",
+            "!has(self.__namespace__)",
+            "spec.backend.s3.auth.secretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace",
+        ),
+    ];
 
     /// Of the cluster-scoped kind alone.
     pub const CLUSTER_REPOSITORY: &[Rule] = &[
@@ -75,6 +102,11 @@ pub mod rules {
             "spec.encryption.passwordSecretRef",
             "has(self.__namespace__) && self.__namespace__ != ''",
             "spec.encryption.passwordSecretRef.namespace is required on a ClusterRepository: name the operator's namespace",
+        ),
+        rule(
+            "spec.backend.s3.auth.secretRef",
+            "has(self.__namespace__) && self.__namespace__ != ''",
+            "spec.backend.s3.auth.secretRef.namespace is required on a ClusterRepository: name the operator's namespace",
         ),
         rule(
             "spec.allowedNamespaces",

@@ -135,9 +135,9 @@ pub struct Backend {
     /// A directory on a volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<FilesystemBackend>,
-    /// Not supported yet.
+    /// A bucket on an S3 server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub s3: Option<NotYet>,
+    pub s3: Option<S3Backend>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub azure: Option<NotYet>,
@@ -159,6 +159,100 @@ pub struct Backend {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gdrive: Option<NotYet>,
+}
+
+/// A bucket on an S3 server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct S3Backend {
+    /// Name of the bucket, which is there already.
+    #[schemars(length(min = 1, max = 255))]
+    pub bucket: String,
+    /// What the names of the repository's objects begin with. Kopia puts it before its names as it is: end it with a
+    /// slash for a folder. Restic takes it as a folder either way. Empty: the whole bucket.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub prefix: String,
+    /// `host` or `host:port` of the server, without a scheme. Absent: Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub endpoint: Option<String>,
+    /// Region. Absent: the server's own idea of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub region: Option<String>,
+    /// What of TLS is not as usual. At most one key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<S3Tls>,
+    /// What to sign in with.
+    pub auth: S3Auth,
+}
+
+/// What of TLS is not as usual. At most one key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct S3Tls {
+    /// Talk without TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disable_tls: bool,
+    /// Do not check the server's certificate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_skip_verify: bool,
+    /// The authorities to trust instead of the public ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_bundle_ref: Option<ConfigMapKeyRef>,
+}
+
+/// Reference to one key of a ConfigMap in the namespace where the mover runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapKeyRef {
+    /// The ConfigMap's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map_name: String,
+    /// The key that holds PEM certificates.
+    #[serde(default = "ca_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+fn ca_key() -> String {
+    "ca.crt".to_owned()
+}
+
+/// What to sign in to an S3 server with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct S3Auth {
+    /// The Secret with `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, with temporary keys, `AWS_SESSION_TOKEN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretRef>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_identity: Option<NotYet>,
+}
+
+impl S3Auth {
+    /// Name of the Secret; empty in an object that is refused.
+    #[must_use]
+    pub fn secret_name(&self) -> &str {
+        self.secret_ref
+            .as_ref()
+            .map_or("", |reference| reference.name.as_str())
+    }
+}
+
+/// Reference to a whole Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its namespace: required (the operator's) for a ClusterRepository; otherwise the repository's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub namespace: Option<String>,
 }
 
 /// A directory on a volume.

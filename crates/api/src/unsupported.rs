@@ -34,7 +34,7 @@ pub enum Shape {
 }
 
 impl Unsupported {
-    /// The whole path, e.g. `spec.backend.s3`.
+    /// The whole path, e.g. `spec.backend.gcs`.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}.{}", self.parent, self.field)
@@ -70,7 +70,7 @@ const fn typed(
 }
 
 const DROP: &str = "remove the field";
-const FILESYSTEM: &str = "use spec.backend.filesystem";
+const BACKEND: &str = "use spec.backend.filesystem or spec.backend.s3";
 const PVC: &str = "use sources[].pvc";
 const ENGINE: &str = "remove the field, the engine chooses for itself";
 
@@ -91,14 +91,18 @@ pub const REPOSITORY: &[Unsupported] = &[
     no("spec", "concurrency", DROP),
     no("spec", "parameters", DROP),
     no("spec", "seed", DROP),
-    no("spec.backend", "s3", FILESYSTEM),
-    no("spec.backend", "azure", FILESYSTEM),
-    no("spec.backend", "gcs", FILESYSTEM),
-    no("spec.backend", "b2", FILESYSTEM),
-    no("spec.backend", "sftp", FILESYSTEM),
-    no("spec.backend", "webDav", FILESYSTEM),
-    no("spec.backend", "rclone", FILESYSTEM),
-    no("spec.backend", "gdrive", FILESYSTEM),
+    no("spec.backend", "azure", BACKEND),
+    no("spec.backend", "gcs", BACKEND),
+    no("spec.backend", "b2", BACKEND),
+    no("spec.backend", "sftp", BACKEND),
+    no("spec.backend", "webDav", BACKEND),
+    no("spec.backend", "rclone", BACKEND),
+    no("spec.backend", "gdrive", BACKEND),
+    no(
+        "spec.backend.s3.auth",
+        "workloadIdentity",
+        "use auth.secretRef, with a Secret that holds the keys",
+    ),
     no(
         "spec.backend.filesystem.volume",
         "nfs",

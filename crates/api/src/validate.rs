@@ -6,7 +6,7 @@
 use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, Retention, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
-    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, SlidingWindow,
+    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls, SlidingWindow,
 };
 use crate::restore::{
     ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
@@ -57,6 +57,9 @@ impl Refusals {
 pub fn repository(spec: &RepositorySpec) -> Vec<Refusal> {
     let mut no = Refusals::default();
     repository_into(&mut no, spec);
+    if s3_secret_namespace(&spec.backend).is_some() {
+        no.say("spec.backend.s3.auth.secretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace");
+    }
     if spec.encryption.password_secret_ref.namespace.is_some() {
         no.say("spec.encryption.passwordSecretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace");
     }
@@ -78,6 +81,18 @@ pub fn cluster_repository(spec: &ClusterRepositorySpec) -> Vec<Refusal> {
         "spec.credentialProjection",
         credential_projection.as_ref(),
     );
+    let keys = repository
+        .backend
+        .s3
+        .as_ref()
+        .and_then(|s3| s3.auth.secret_ref.as_ref());
+    if keys.is_some()
+        && s3_secret_namespace(&repository.backend)
+            .unwrap_or_default()
+            .is_empty()
+    {
+        no.say("spec.backend.s3.auth.secretRef.namespace is required on a ClusterRepository: name the operator's namespace");
+    }
     if repository
         .encryption
         .password_secret_ref
@@ -225,7 +240,6 @@ fn backend_into(no: &mut Refusals, backend: &Backend) {
     } = backend;
     let table = unsupported::REPOSITORY;
     for (field, value) in [
-        ("s3", s3),
         ("azure", azure),
         ("gcs", gcs),
         ("b2", b2),
@@ -236,20 +250,76 @@ fn backend_into(no: &mut Refusals, backend: &Backend) {
     ] {
         no.not_yet(table, &format!("spec.backend.{field}"), value.as_ref());
     }
-    let Some(FilesystemBackend {
+    match (filesystem, s3) {
+        (Some(filesystem), None) => filesystem_into(no, filesystem),
+        (None, Some(s3)) => s3_into(no, s3),
+        (None, None) | (Some(_), Some(_)) => {
+            no.say("spec.backend needs exactly one key: set spec.backend.filesystem or spec.backend.s3");
+        }
+    }
+}
+
+fn filesystem_into(no: &mut Refusals, backend: &FilesystemBackend) {
+    let FilesystemBackend {
         path,
         volume: RepositoryVolume { pvc, nfs },
-    }) = filesystem
-    else {
-        no.say("spec.backend needs exactly one key: set spec.backend.filesystem");
-        return;
-    };
+    } = backend;
+    let table = unsupported::REPOSITORY;
     no.not_yet(table, "spec.backend.filesystem.volume.nfs", nfs.as_ref());
     if pvc.is_none() {
         no.say("spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name");
     }
     if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
         no.say("spec.backend.filesystem.path must be absolute and without '..'");
+    }
+}
+
+fn s3_secret_namespace(backend: &Backend) -> Option<&str> {
+    backend
+        .s3
+        .as_ref()?
+        .auth
+        .secret_ref
+        .as_ref()?
+        .namespace
+        .as_deref()
+}
+
+fn s3_into(no: &mut Refusals, backend: &S3Backend) {
+    let S3Backend {
+        bucket: _,
+        prefix,
+        endpoint,
+        region: _,
+        tls,
+        auth: S3Auth {
+            secret_ref,
+            workload_identity,
+        },
+    } = backend;
+    no.not_yet(
+        unsupported::REPOSITORY,
+        "spec.backend.s3.auth.workloadIdentity",
+        workload_identity.as_ref(),
+    );
+    if secret_ref.is_none() && workload_identity.is_none() {
+        no.say("spec.backend.s3.auth.secretRef is required: name the Secret with the keys");
+    }
+    if endpoint.as_ref().is_some_and(|endpoint| endpoint.contains('/')) {
+        no.say("spec.backend.s3.endpoint is host or host:port, without a scheme and without a path");
+    }
+    let crooked = prefix.split('/').any(|part| part == "." || part == "..");
+    if prefix.starts_with('/') || prefix.contains("//") || crooked {
+        no.say("spec.backend.s3.prefix does not begin with '/' and has no part that is empty, '.' or '..'");
+    }
+    if let Some(S3Tls {
+        disable_tls,
+        insecure_skip_verify,
+        ca_bundle_ref,
+    }) = tls
+        && u8::from(*disable_tls) + u8::from(*insecure_skip_verify) + u8::from(ca_bundle_ref.is_some()) > 1
+    {
+        no.say("spec.backend.s3.tls takes one of disableTls, insecureSkipVerify and caBundleRef: beside each the others have no effect");
     }
 }
 
@@ -718,7 +788,11 @@ mod tests {
         let good: T = serde_json::from_value(base.clone()).expect("valid");
         assert_eq!(validate(&good), vec![], "the base object must be accepted");
         for row in table {
-            let bad: T = serde_json::from_value(with(base, &row.path(), json!({"x": 1}))).expect("decodes");
+            let mut base = base.clone();
+            if row.parent.starts_with("spec.backend.s3") {
+                base["backend"] = json!({ "s3": { "bucket": "b", "auth": {} } });
+            }
+            let bad: T = serde_json::from_value(with(&base, &row.path(), json!({"x": 1}))).expect("decodes");
             assert_eq!(validate(&bad), vec![Refusal(row.message())], "{}", row.path());
         }
     }
@@ -885,6 +959,62 @@ mod tests {
             );
         }
         assert_eq!(said(json!({ "keepLatest": 0, "keepDaily": 7 })), []);
+    }
+
+    #[test]
+    fn a_bucket_is_accepted_as_it_is_described_and_what_has_no_effect_is_refused() {
+        let said = |change: &dyn Fn(&mut Value)| {
+            let mut s3 = json!({
+                "bucket": "b", "prefix": "cluster-a/", "endpoint": "s3.example.org:9000", "region": "r",
+                "tls": { "caBundleRef": { "configMapName": "ca" } }, "auth": { "secretRef": { "name": "keys" } },
+            });
+            change(&mut s3);
+            let spec = json!({
+                "backend": { "s3": s3 }, "encryption": { "passwordSecretRef": { "name": "s" } },
+            });
+            let spec: RepositorySpec = serde_json::from_value(spec).expect("decodes");
+            assert_eq!(
+                spec.backend
+                    .s3
+                    .as_ref()
+                    .and_then(|s3| Some(s3.tls.as_ref()?.ca_bundle_ref.as_ref()?.key.clone())),
+                Some("ca.crt".to_owned())
+            );
+            repository(&spec)
+                .into_iter()
+                .map(|refusal| refusal.0)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        assert_eq!(said(&|_| {}), "");
+        for (path, change) in [
+            (
+                "spec.backend.s3.endpoint",
+                json!({ "endpoint": "https://s3.example.org" }),
+            ),
+            ("spec.backend.s3.prefix", json!({ "prefix": "/a" })),
+            ("spec.backend.s3.prefix", json!({ "prefix": "a//b" })),
+            ("spec.backend.s3.prefix", json!({ "prefix": "a/../b" })),
+            (
+                "spec.backend.s3.auth.secretRef is required",
+                json!({ "auth": {} }),
+            ),
+            (
+                "spec.backend.s3.auth.secretRef.namespace is only",
+                json!({ "auth": { "secretRef": { "name": "keys", "namespace": "x" } } }),
+            ),
+            (
+                "spec.backend.s3.tls takes one",
+                json!({ "tls": { "disableTls": true, "caBundleRef": { "configMapName": "ca" } } }),
+            ),
+        ] {
+            let said = said(&|s3| {
+                for (key, value) in change.as_object().into_iter().flatten() {
+                    s3[key] = value.clone();
+                }
+            });
+            assert!(said.starts_with(path), "{path}: {said}");
+        }
     }
 
     #[test]

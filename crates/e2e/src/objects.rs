@@ -74,6 +74,35 @@ pub fn repository(namespace: &str, name: &str, claim: &str, secret: &str, thresh
     })
 }
 
+/// A repository in a bucket, without TLS; the Secret holds keys and password.
+#[must_use]
+pub fn repository_in_bucket(
+    namespace: &str,
+    name: &str,
+    endpoint: &str,
+    prefix: &str,
+    secret: &str,
+) -> Value {
+    let mut object = repository(namespace, name, "", secret, None);
+    object["spec"]["backend"] = json!({ "s3": {
+        "bucket": crate::standin::BUCKET,
+        "prefix": prefix,
+        "endpoint": endpoint,
+        "tls": { "disableTls": true },
+        "auth": { "secretRef": { "name": secret } },
+    } });
+    object
+}
+
+/// How many digits the id of a snapshot has.
+#[must_use]
+pub fn id_length() -> usize {
+    match engine() {
+        Engine::Kopia => 32,
+        Engine::Restic | Engine::Unknown => 64,
+    }
+}
+
 /// A policy for one claim.
 #[must_use]
 pub fn policy(namespace: &str, name: &str, repository: &str, claim: &str, keep: Option<u32>) -> Value {

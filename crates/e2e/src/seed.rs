@@ -224,6 +224,7 @@ fn job(lab: &Lab, set: &Set, repository: &Value, n: usize, members: &[Member]) -
                 Some(other) => anyhow::bail!("the repository has the engine {other}"),
             },
             path: REPOSITORY_DIR.to_owned(),
+            bucket: None,
             password_key: key.clone(),
             unique_id: Some(unique_id.context("the repository is not connected")?),
         },

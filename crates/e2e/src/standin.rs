@@ -32,6 +32,39 @@ pub const BYTES: &str = "standin.holdfast/bytes";
 
 const PORT: u16 = 9000;
 
+/// Starts the S3 server alone in a new namespace and waits until it runs; answers with its `host:port`. It takes the keys
+/// of [`KEYS`].
+///
+/// # Errors
+/// What the API server says, or that it does not start.
+pub async fn s3(lab: &Lab, name: &str) -> Result<String> {
+    lab.create(namespace(name, "standins")).await?;
+    for object in archive(name, &image()) {
+        lab.create(object).await?;
+    }
+    runs(lab, name, "archive").await?;
+    Ok(format!("archive.{name}.svc:{PORT}"))
+}
+
+/// What the S3 server takes: access key id and secret.
+pub const KEYS: (&str, &str) = ("archive", "archive-secret");
+
+async fn runs(lab: &Lab, namespace: &str, deployment: &str) -> Result<()> {
+    let deployments: Api<Deployment> = lab.api(namespace);
+    until(
+        &format!("the {deployment} of the standins to run"),
+        Duration::from_secs(120),
+        || async {
+            let status = deployments.get(deployment).await?.status.unwrap_or_default();
+            Ok(match status.available_replicas {
+                Some(1..) => Look::Done(()),
+                _ => Look::Not(format!("{status:?}")),
+            })
+        },
+    )
+    .await
+}
+
 /// An S3 server and a driver that runs.
 pub struct Standins {
     /// Where they run.
@@ -52,20 +85,8 @@ impl Standins {
         for object in objects(name, image, &endpoint) {
             lab.create(object).await?;
         }
-        let deployments: Api<Deployment> = lab.api(name);
         for deployment in ["archive", "driver"] {
-            until(
-                &format!("the {deployment} of the standins to run"),
-                Duration::from_secs(120),
-                || async {
-                    let status = deployments.get(deployment).await?.status.unwrap_or_default();
-                    Ok(match status.available_replicas {
-                        Some(1..) => Look::Done(()),
-                        _ => Look::Not(format!("{status:?}")),
-                    })
-                },
-            )
-            .await?;
+            runs(lab, name, deployment).await?;
         }
         Ok(Self {
             namespace: name.to_owned(),
@@ -119,12 +140,29 @@ fn gone<T>(answer: kube::Result<T>) -> Result<()> {
     }
 }
 
-fn objects(namespace: &str, image: &str, endpoint: &str) -> Vec<Value> {
+/// The S3 server.
+fn archive(namespace: &str, image: &str) -> Vec<Value> {
     let metadata = |name: &str| json!({ "name": name, "namespace": namespace });
     let credentials = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata(CREDENTIALS),
-        "stringData": { "AWS_ACCESS_KEY_ID": "archive", "AWS_SECRET_ACCESS_KEY": "archive-secret" },
+        "stringData": { "AWS_ACCESS_KEY_ID": KEYS.0, "AWS_SECRET_ACCESS_KEY": KEYS.1 },
     });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata("archive"),
+        "spec": { "selector": { "app": "archive" }, "ports": [{ "port": PORT }] },
+    });
+    let server = deployment(
+        metadata("archive"),
+        "archive",
+        image,
+        json!(["s3", "--folder=/archive", format!("--bucket={BUCKET}")]),
+        "default",
+    );
+    vec![credentials, service, server]
+}
+
+fn objects(namespace: &str, image: &str, endpoint: &str) -> Vec<Value> {
+    let metadata = |name: &str| json!({ "name": name, "namespace": namespace });
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("driver") });
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -143,17 +181,6 @@ fn objects(namespace: &str, image: &str, endpoint: &str) -> Vec<Value> {
                      "name": format!("{namespace}-driver") },
         "subjects": [{ "kind": "ServiceAccount", "name": "driver", "namespace": namespace }],
     });
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": metadata("archive"),
-        "spec": { "selector": { "app": "archive" }, "ports": [{ "port": PORT }] },
-    });
-    let archive = deployment(
-        metadata("archive"),
-        "archive",
-        image,
-        json!(["s3", "--folder=/archive", format!("--bucket={BUCKET}")]),
-        "default",
-    );
     let driver = deployment(
         metadata("driver"),
         "driver",
@@ -165,7 +192,9 @@ fn objects(namespace: &str, image: &str, endpoint: &str) -> Vec<Value> {
         ]),
         "driver",
     );
-    vec![credentials, account, role, binding, service, archive, driver]
+    let mut all = archive(namespace, image);
+    all.extend([account, role, binding, driver]);
+    all
 }
 
 fn deployment(metadata: Value, app: &str, image: &str, args: Value, account: &str) -> Value {

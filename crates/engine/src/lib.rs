@@ -11,12 +11,14 @@
 
 mod error;
 pub mod kopia;
+mod location;
 mod lock;
 mod request;
 pub mod restic;
 mod restored;
 
 pub use error::{EngineError, ErrorClass};
+pub use location::{Bucket, Keys, Location};
 pub use restored::{Existing, Meter, RestoreOptions, Restored, Unset, What};
 
 use jiff::Timestamp;
@@ -177,15 +179,31 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`ErrorClass::InvalidPassword`], [`ErrorClass::NotInitialized`] (nothing is there, positively),
     /// [`ErrorClass::Unreachable`] (it cannot be told), [`ErrorClass::Failed`].
-    fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError>;
+    fn open(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError>;
 
-    /// Creates a repository where none is, and opens it. What an interrupted creation left is replaced;
-    /// anything else in the way is refused.
+    /// Creates a repository where none is, and opens it. What an interrupted creation left is replaced, where the engine
+    /// can tell it; anything else in the way is refused.
     ///
     /// # Errors
     /// [`ErrorClass::Failed`] when a repository or foreign files are there already,
     /// [`ErrorClass::Unreachable`] when the place cannot be read or written.
-    fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError>;
+    fn initialize(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError>;
+
+    /// [`Engine::open`] in a directory.
+    ///
+    /// # Errors
+    /// As there.
+    fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+        self.open(&at.into(), password)
+    }
+
+    /// [`Engine::initialize`] in a directory.
+    ///
+    /// # Errors
+    /// As there.
+    fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+        self.initialize(&at.into(), password)
+    }
 }
 
 /// An open repository.

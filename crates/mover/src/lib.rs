@@ -10,6 +10,7 @@
 mod backup;
 mod batch;
 mod list;
+mod location;
 mod places;
 mod plan;
 mod post;
@@ -37,6 +38,7 @@ message. Exit code 0: everything asked for is confirmed. 1: not so, the message 
 Environment (for tests and other runtimes; the defaults are those of the Jobs):
   HOLDFAST_WORK_PATH                  the work document (/etc/holdfast/work/work.json)
   HOLDFAST_SECRET_DIR                 directory with the password file (/etc/holdfast/secret)
+  HOLDFAST_BACKEND_DIR                directory with the keys of an object store (/etc/holdfast/backend)
   HOLDFAST_TOKEN_PATH                 token for posting listings (/var/run/secrets/holdfast/token)
   HOLDFAST_TERMINATION_PATH           where the outcome is written (/dev/termination-log)
   HOLDFAST_RESULTS_PATIENCE_SECONDS   how long one chunk of a listing is offered before giving up (60)

@@ -12,6 +12,8 @@ pub(crate) struct Places {
     pub(crate) work: PathBuf,
     /// Directory with the password file.
     pub(crate) secrets: PathBuf,
+    /// Directory with the keys of an object store.
+    pub(crate) backend: PathBuf,
     /// Token for posting listings.
     pub(crate) token: PathBuf,
     /// Where the outcome goes.
@@ -33,6 +35,7 @@ impl Places {
         Self {
             work: path("HOLDFAST_WORK_PATH", holdfast_protocol::WORK_PATH),
             secrets: path("HOLDFAST_SECRET_DIR", holdfast_protocol::SECRET_DIR),
+            backend: path("HOLDFAST_BACKEND_DIR", holdfast_protocol::BACKEND_DIR),
             token: path("HOLDFAST_TOKEN_PATH", holdfast_protocol::TOKEN_PATH),
             termination: path("HOLDFAST_TERMINATION_PATH", "/dev/termination-log"),
             patience: seconds("HOLDFAST_RESULTS_PATIENCE_SECONDS", 60),

@@ -5,7 +5,7 @@
 
 use crate::places::Places;
 use crate::plan::Ids;
-use crate::{backup, batch, list, restore};
+use crate::{backup, batch, list, location, restore};
 use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
@@ -103,17 +103,16 @@ fn try_perform(places: &Places, unique_id: &mut Option<String>) -> Result<Operat
     let document = read_document(&places.work)?;
     let password = read_password(&places.secrets, &document.repository.password_key)?;
     let engine = engine(document.repository.engine);
-    let at = Path::new(&document.repository.path);
+    let at = location::of(&document.repository, &places.backend)?;
     say(&format!(
-        "holdfast-mover {}: opening {}",
-        env!("CARGO_PKG_VERSION"),
-        at.display()
+        "holdfast-mover {}: opening {at}",
+        env!("CARGO_PKG_VERSION")
     ));
     std::thread::sleep(places.connect_delay);
-    let (mut repository, created) = match engine.connect(at, &password) {
+    let (mut repository, created) = match engine.open(&at, &password) {
         Ok(repository) => (repository, false),
         Err(error) if error.class() == ErrorClass::NotInitialized && may_create(&document) => {
-            (engine.create(at, &password)?, true)
+            (engine.initialize(&at, &password)?, true)
         }
         Err(error) => return Err(error.into()),
     };

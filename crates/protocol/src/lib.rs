@@ -30,6 +30,12 @@ pub const WORK_PATH: &str = "/etc/holdfast/work/work.json";
 /// Directory with the repository's password, one file per key of the Secret.
 pub const SECRET_DIR: &str = "/etc/holdfast/secret";
 
+/// Directory with what an object store is asked with, one file per key of the Secret, and the authorities to trust.
+pub const BACKEND_DIR: &str = "/etc/holdfast/backend";
+
+/// File in [`BACKEND_DIR`] with the authorities to trust.
+pub const BACKEND_CA: &str = "ca.crt";
+
 /// Where a filesystem repository is mounted in a mover.
 pub const REPOSITORY_DIR: &str = "/repository";
 

@@ -32,14 +32,43 @@ pub struct WorkDocument {
 pub struct RepositoryAccess {
     /// Which engine speaks to it.
     pub engine: EngineKind,
-    /// Directory of the repository inside the container (below [`crate::REPOSITORY_DIR`]).
+    /// Directory of the repository inside the container (below [`crate::REPOSITORY_DIR`]); empty with `bucket`.
     pub path: String,
+    /// The bucket that the repository is in; absent for one in a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketAccess>,
     /// Key of the mounted Secret that holds the password.
     pub password_key: String,
     /// The unique id recorded when the repository was first connected. Absent only for a bootstrap that may
     /// still learn it; every other operation fails with `RepositoryReplaced` on a different id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_id: Option<String>,
+}
+
+/// A bucket on an S3 server. Its keys are files in [`crate::BACKEND_DIR`], named as in the Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BucketAccess {
+    /// Its name.
+    pub name: String,
+    /// What the keys of the repository begin with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+    /// `host` or `host:port`; absent: Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// Talk without TLS.
+    #[serde(default)]
+    pub disable_tls: bool,
+    /// Do not check the server's certificate.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
+    /// The authorities to trust are in the file [`crate::BACKEND_CA`] beside the keys.
+    #[serde(default)]
+    pub private_ca: bool,
 }
 
 /// Engines a mover may be asked to use.

@@ -34,6 +34,8 @@ pub enum Reason {
     MissingCredentialsSecret,
     /// The repository's claim is not where the mover runs.
     MissingRepositoryClaim,
+    /// The authorities that a bucket's server is checked by are not where the mover runs.
+    MissingCaBundle,
     /// The claim to restore to does not exist.
     TargetNotFound,
     /// No claim asks for it.
@@ -84,7 +86,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -94,6 +96,7 @@ impl Reason {
         Self::NamespaceNotAllowed,
         Self::MissingCredentialsSecret,
         Self::MissingRepositoryClaim,
+        Self::MissingCaBundle,
         Self::TargetNotFound,
         Self::WaitingForClaim,
         Self::WaitingForConsumer,
@@ -178,12 +181,17 @@ impl Reason {
             Self::MissingCredentialsSecret => (
                 "MissingCredentialsSecret",
                 Waits,
-                "The repository's password Secret is not in the Restore's namespace, or lacks the key. Ends when it is there.",
+                "A Secret of the repository (its password, the keys of its bucket) is not in the Restore's namespace, or lacks a key. Ends when it is there.",
             ),
             Self::MissingRepositoryClaim => (
                 "MissingRepositoryClaim",
                 Waits,
                 "The repository's claim is not in the Restore's namespace. Ends when it is there.",
+            ),
+            Self::MissingCaBundle => (
+                "MissingCaBundle",
+                Waits,
+                "The ConfigMap with the authorities that the bucket's server is checked by is not in the Restore's namespace, or lacks the key. Ends when it is there.",
             ),
             Self::TargetNotFound => (
                 "TargetNotFound",

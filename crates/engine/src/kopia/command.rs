@@ -1,16 +1,17 @@
 //! Running the program.
 //!
-//! **Promises.** One place starts it. The password is in the environment of the child alone, never in an argument;
-//! nothing else of our environment reaches it but what finds hosts, certificates and temporary files. Every
+//! **Promises.** One place starts it. The password and a bucket's keys are in the environment of the child alone, never
+//! in an argument (the keys also in the connection's own file, in a directory that only this user may enter); nothing else of our environment reaches it but what finds hosts, certificates and temporary files. Every
 //! connection has files of its own, which go when it goes. What the program says is bounded; it does not look for
 //! updates, keeps no credentials, sends no notifications and shows no progress. A call that outlives its patience
 //! is ended, and so is one whose caller is gone.
 //!
 //! **Assumes.** In a Job the mover is process 1, so that its end is the end of a program still running.
 
-use crate::{EngineError, ErrorClass, Password};
+use crate::{Bucket, EngineError, ErrorClass, Location, Password};
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -104,8 +105,14 @@ impl View {
 pub(super) struct Session {
     program: PathBuf,
     home: TempDir,
-    password: Password,
+    /// Name and value of what only the child may see.
+    secrets: Vec<(&'static str, Password)>,
 }
+
+const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
+
+/// The file with the authorities to trust, in the session's directory.
+const AUTHORITIES: &str = "authorities.pem";
 
 /// A call that ran to its end.
 #[derive(Debug)]
@@ -114,7 +121,7 @@ pub(super) struct Ended {
     pub(super) success: bool,
     /// Standard output.
     pub(super) stdout: Vec<u8>,
-    /// The end of standard error, without the password should it ever stand there.
+    /// The end of standard error, without any secret should one ever stand there.
     pub(super) stderr: String,
     /// Whether the beginning of standard error was dropped.
     pub(super) cut: bool,
@@ -173,17 +180,55 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorClass::Failed`] when they cannot be made.
-    pub(super) fn new(program: PathBuf, password: &Password) -> Result<Self, EngineError> {
-        let home = tempfile::Builder::new().prefix("holdfast-kopia-").tempdir();
-        let home = home.map_err(|cause| {
+    pub(super) fn new(program: PathBuf, password: &Password, at: &Location) -> Result<Self, EngineError> {
+        let failed = |cause: io::Error| {
             let next = "The mover needs a writable temporary directory";
             EngineError::new(ErrorClass::Failed, "the Kopia engine cannot run", cause, next)
-        })?;
+        };
+        let home = tempfile::Builder::new().prefix("holdfast-kopia-").tempdir();
+        let home = home.map_err(failed)?;
+        let mut secrets = vec![("KOPIA_PASSWORD", password.clone())];
+        if let Location::Bucket(bucket) = at {
+            secrets.push((KEY_ID, Password::new(bucket.keys.id.as_str())));
+            secrets.push(("AWS_SECRET_ACCESS_KEY", bucket.keys.secret.clone()));
+            if let Some(session) = &bucket.keys.session {
+                secrets.push(("AWS_SESSION_TOKEN", session.clone()));
+            }
+            if let Some(pem) = &bucket.authorities {
+                fs::write(home.path().join(AUTHORITIES), pem).map_err(failed)?;
+            }
+        }
         Ok(Self {
             program,
             home,
-            password: password.clone(),
+            secrets,
         })
+    }
+
+    /// What `repository connect s3` and `create s3` are told of a bucket; its keys are not among it.
+    pub(super) fn bucket(&self, bucket: &Bucket) -> Vec<OsString> {
+        let mut arguments = vec![format!("--bucket={}", bucket.name).into()];
+        if !bucket.prefix.is_empty() {
+            arguments.push(format!("--prefix={}", bucket.prefix).into());
+        }
+        if let Some(endpoint) = &bucket.endpoint {
+            arguments.push(format!("--endpoint={endpoint}").into());
+        }
+        if let Some(region) = &bucket.region {
+            arguments.push(format!("--region={region}").into());
+        }
+        if bucket.plain {
+            arguments.push("--disable-tls".into());
+        }
+        if bucket.unverified {
+            arguments.push("--disable-tls-verification".into());
+        }
+        if bucket.authorities.is_some() {
+            let mut file = OsString::from("--root-ca-pem-path=");
+            file.push(self.home.path().join(AUTHORITIES));
+            arguments.push(file);
+        }
+        arguments
     }
 
     /// Whether this view was connected.
@@ -202,7 +247,7 @@ impl Session {
         }
         command
             .env("HOME", home)
-            .env("KOPIA_PASSWORD", self.password.expose())
+            .envs(self.secrets.iter().map(|(name, value)| (name, value.expose())))
             .env("KOPIA_CONFIG_PATH", home.join(view.config()))
             .env("KOPIA_CACHE_DIRECTORY", home.join("cache"))
             .env("KOPIA_LOG_DIR", home.join("logs"))
@@ -280,17 +325,19 @@ impl Session {
         Ok(Ended {
             success: status.success(),
             stdout,
-            stderr: self.without_password(&String::from_utf8_lossy(&said)),
+            stderr: self.without_secrets(&String::from_utf8_lossy(&said)),
             cut,
         })
     }
 
     /// A short password would also take words apart that say what went wrong; it is not printed anyway.
-    fn without_password(&self, text: &str) -> String {
-        match self.password.expose() {
-            short if short.len() < 4 => text.to_owned(),
-            password => text.replace(password, "(secret)"),
-        }
+    fn without_secrets(&self, text: &str) -> String {
+        // The id of a key is no secret, and may be any word.
+        let secrets = self.secrets.iter().filter(|(name, _)| *name != KEY_ID);
+        secrets
+            .map(|(_, value)| value.expose())
+            .filter(|value| value.len() >= 4)
+            .fold(text.to_owned(), |text, value| text.replace(value, "(secret)"))
     }
 
     /// The directory with everything the program writes on this side.

@@ -20,8 +20,8 @@ mod place;
 mod policy;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Meter, Password, Reclaimed, Repository,
-    RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Location, Meter, Password, Reclaimed,
+    Repository, RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
 };
 use classify::Doing;
 pub use command::PROGRAM_VARIABLE;
@@ -68,7 +68,7 @@ impl Kopia {
 
 struct Connection {
     session: Session,
-    root: PathBuf,
+    at: Location,
     unique_id: String,
 }
 
@@ -81,22 +81,10 @@ impl Engine for Kopia {
         true
     }
 
-    fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+    fn open(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be opened";
-        let next = "Check the repository's path, or allow its creation";
-        let absent = |why: &str| Err(EngineError::new(ErrorClass::NotInitialized, WHAT, why, next));
-        match place::look(at)? {
-            Place::Repository => {}
-            Place::Absent | Place::Free => return absent("there is none in this directory"),
-            Place::Foreign(_) => return absent("there is none in this directory, only other files"),
-            Place::LostFormat => {
-                return Err(EngineError::new(
-                    ErrorClass::Failed,
-                    WHAT,
-                    "its file `kopia.repository.f` is missing while its data is there",
-                    "Restore that file from a copy of the repository",
-                ));
-            }
+        if let Location::Directory(path) = at {
+            found(WHAT, path)?;
         }
         let mut connection = Connection::closed(self, at, password)?;
         connection.open(WHAT, View::Reading, Doing::Connecting)?;
@@ -104,13 +92,20 @@ impl Engine for Kopia {
         Ok(Box::new(connection))
     }
 
-    fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+    fn initialize(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be created";
         let mut connection = Connection::closed(self, at, password)?;
-        // Judged before anything is written, and again under the lock.
-        place::look(at)?;
-        let _lock = crate::lock::creation(WHAT, at)?;
-        place::prepare(at)?;
+        let _lock = match at {
+            Location::Directory(path) => {
+                // Judged before anything is written, and again under the lock.
+                place::look(path)?;
+                let lock = crate::lock::creation(WHAT, path)?;
+                place::prepare(path)?;
+                Some(lock)
+            }
+            // The program itself builds only where no name begins with the prefix.
+            Location::Bucket(_) => None,
+        };
         let storage = connection.storage("create");
         let call = Call::new(WHAT, View::Writing, storage);
         let ended = connection.session.run(&call)?;
@@ -123,26 +118,54 @@ impl Engine for Kopia {
     }
 }
 
+/// Whether the directory holds a repository.
+fn found(what: &str, path: &Path) -> Result<(), EngineError> {
+    let next = "Check the repository's path, or allow its creation";
+    let absent = |why: &str| Err(EngineError::new(ErrorClass::NotInitialized, what, why, next));
+    match place::look(path)? {
+        Place::Repository => Ok(()),
+        Place::Absent | Place::Free => absent("there is none in this directory"),
+        Place::Foreign(_) => absent("there is none in this directory, only other files"),
+        Place::LostFormat => Err(EngineError::new(
+            ErrorClass::Failed,
+            what,
+            "its file `kopia.repository.f` is missing while its data is there",
+            "Restore that file from a copy of the repository",
+        )),
+    }
+}
+
 impl Connection {
-    fn closed(engine: &Kopia, at: &Path, password: &Password) -> Result<Self, EngineError> {
-        let root = std::path::absolute(at).map_err(|cause| {
-            let what = "the repository cannot be opened";
-            EngineError::new(ErrorClass::Failed, what, cause, "Check the repository's path")
-        })?;
+    fn closed(engine: &Kopia, at: &Location, password: &Password) -> Result<Self, EngineError> {
+        let at = match at {
+            Location::Directory(path) => Location::Directory(std::path::absolute(path).map_err(|cause| {
+                let what = "the repository cannot be opened";
+                EngineError::new(ErrorClass::Failed, what, cause, "Check the repository's path")
+            })?),
+            Location::Bucket(bucket) => Location::Bucket(bucket.clone()),
+        };
         let program = engine.program.clone().map_or_else(command::find, Ok)?;
         Ok(Self {
-            session: Session::new(program, password)?,
-            root,
+            session: Session::new(program, password, &at)?,
+            at,
             unique_id: String::new(),
         })
     }
 
     /// Arguments of `repository connect` and `repository create`.
     fn storage(&self, verb: &str) -> Vec<OsString> {
-        let mut path = OsString::from("--path=");
-        path.push(&self.root);
-        let mut arguments: Vec<OsString> = ["repository", verb, "filesystem"].map(Into::into).into();
-        arguments.push(path);
+        let mut arguments: Vec<OsString> = ["repository", verb].map(Into::into).into();
+        match &self.at {
+            Location::Directory(root) => {
+                let mut path = OsString::from("--path=");
+                path.push(root);
+                arguments.extend(["filesystem".into(), path]);
+            }
+            Location::Bucket(bucket) => {
+                arguments.push("s3".into());
+                arguments.extend(self.session.bucket(bucket));
+            }
+        }
         arguments.extend(CONNECTION.map(Into::into));
         arguments
     }
@@ -157,6 +180,14 @@ impl Connection {
             Ok(())
         } else {
             Err(classify::failed(what, doing, &ended))
+        }
+    }
+
+    /// A directory is looked at before the program is asked; a bucket is asked by the program, which fails without it.
+    fn there(&self) -> Result<(), EngineError> {
+        match &self.at {
+            Location::Directory(root) => place::there(root),
+            Location::Bucket(_) => Ok(()),
         }
     }
 
@@ -352,7 +383,7 @@ impl Repository for Connection {
 
     fn list(&self) -> Result<Listing, EngineError> {
         const WHAT: &str = "the snapshots cannot be listed";
-        place::there(&self.root)?;
+        self.there()?;
         let listing = self.rows(WHAT, &["--all"])?;
         if listing.snapshots.is_empty() && listing.unreadable.is_empty() {
             self.prove_empty(WHAT)?;
@@ -371,7 +402,7 @@ impl Repository for Connection {
         if requests.is_empty() {
             return Ok(());
         }
-        place::there(&self.root)?;
+        self.there()?;
         self.writable(WHAT)?;
         self.prove_identity(WHAT)?;
         let mut kept = BTreeSet::new();

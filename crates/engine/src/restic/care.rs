@@ -4,14 +4,13 @@
 //! later call, when the safety period is over, so that a backup running beside it keeps what it found. Both figures are the
 //! lengths of the pack files.
 
+use super::Connection;
 use super::convert::failed;
-use super::{Connection, StrictLocal};
 use crate::{Depth, EngineError, ErrorClass, Reclaimed};
 use jiff::Span;
 use rustic_core::repofile::IndexFile;
-use rustic_core::{CheckOptions, FileType, Id, PruneOptions, ReadBackend, RusticResult};
+use rustic_core::{CheckOptions, FileType, Id, PruneOptions, RusticResult};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// How long marked packs are kept.
 fn safety() -> Span {
@@ -40,7 +39,7 @@ impl Connection {
 
     /// Pack files and their lengths.
     fn packs(&self) -> RusticResult<BTreeMap<Id, u64>> {
-        let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
+        let backend = self.storage.backend(&self.faults)?;
         let packs = backend.list_with_size(FileType::Pack)?;
         Ok(packs
             .into_iter()

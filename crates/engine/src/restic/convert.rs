@@ -29,11 +29,11 @@ pub(super) fn reason(error: &RusticError) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Unreachable when the operating system said no; rustic keeps its own kind to itself.
+/// Unreachable when the operating system or the object store said no; rustic keeps its own kind to itself.
 pub(super) fn classify(error: &RusticError) -> ErrorClass {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(inner) = cause {
-        if inner.is::<io::Error>() {
+        if inner.is::<io::Error>() || inner.is::<object_store::Error>() {
             return ErrorClass::Unreachable;
         }
         cause = inner.source();
@@ -47,7 +47,7 @@ pub(super) fn failed(what: &str, error: &RusticError) -> EngineError {
         classify(error),
         what,
         reason(error),
-        "Check that the volume is mounted, writable for the mover's user and not full",
+        "Check that the volume is mounted, writable for the mover's user and not full, or that the bucket is there and the keys are good",
     )
 }
 

@@ -1,23 +1,24 @@
 //! Restic's repository format through rustic_core, in this process.
 //!
-//! **Promises.** Everything [`crate::Engine`] promises, for a repository in a directory. Nothing is cached on
-//! disk. The unique id is the id in the repository's config file.
+//! **Promises.** Everything [`crate::Engine`] promises, for a repository in a directory or in a bucket. Nothing is
+//! cached on disk. The unique id is the id in the repository's config file.
 //!
 //! **Assumes.** Nobody prunes with `instant_delete` beside us: an index that was read stays usable while packs
 //! are only marked (rustic frees them a day later).
 
 mod backend;
+mod bucket;
 mod care;
 mod convert;
 mod faults;
 mod place;
 mod restore;
+mod storage;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Meter, Password, Reclaimed, Repository,
-    RestoreOptions, Restored, SnapshotInfo,
+    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Location, Meter, Password, Reclaimed,
+    Repository, RestoreOptions, Restored, SnapshotInfo,
 };
-use backend::StrictLocal;
 use convert::failed;
 use faults::{Faults, WatchedSource};
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use rustic_core::repofile::{ConfigFile, RepoFile, SnapshotFile, SnapshotId};
 use rustic_core::{
     BackupOptions, ConfigOptions, Credentials, Excludes, FileType, Id, IndexedIdsStatus, KeyOptions,
     LocalSource, LocalSourceFilterOptions, LocalSourceSaveOptions, OpenStatus, ParentOptions,
-    ReadBackend as _, RepositoryBackends, RepositoryOptions, RusticResult,
+    RepositoryBackends, RepositoryOptions, RusticResult, WriteBackend,
 };
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use storage::Storage;
 
 /// The engine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,7 +46,7 @@ type Opened = rustic_core::Repository<OpenStatus>;
 type Indexed = rustic_core::Repository<IndexedIdsStatus>;
 
 struct Connection {
-    root: PathBuf,
+    storage: Storage,
     unique_id: String,
     opened: Opened,
     faults: Arc<Faults>,
@@ -79,15 +81,16 @@ impl Engine for Restic {
         false
     }
 
-    fn connect(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+    fn open(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be opened";
         guarded(WHAT, || {
+            let storage = Storage::at(WHAT, at)?;
             let next = "Check the repository's path, or allow its creation";
             let absent = |why: &str| Err(EngineError::new(ErrorClass::NotInitialized, WHAT, why, next));
-            match place::look(at)? {
+            match storage.look(WHAT)? {
                 Place::Repository => {}
-                Place::Free => return absent("there is none in this directory"),
-                Place::Foreign(_) => return absent("there is none in this directory, only other files"),
+                Place::Free => return absent("there is none in this place"),
+                Place::Foreign(_) => return absent("there is none in this place, only other files"),
                 Place::LostConfig => {
                     return Err(EngineError::new(
                         ErrorClass::Failed,
@@ -98,7 +101,7 @@ impl Engine for Restic {
                 }
             }
             let faults = Arc::new(Faults::default());
-            let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;
+            let backend = storage.backend(&faults).map_err(|e| failed(WHAT, &e))?;
             if backend
                 .list(FileType::Key)
                 .map_err(|e| failed(WHAT, &e))?
@@ -115,34 +118,32 @@ impl Engine for Restic {
             let opened = closed(backend)
                 .and_then(|r| r.open(&credentials))
                 .map_err(|e| open_failed(WHAT, &e))?;
-            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            let opened: Box<dyn Repository> = Box::new(connection(storage, opened, faults));
             Ok(opened)
         })
     }
 
-    fn create(&self, at: &Path, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
+    fn initialize(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
         const WHAT: &str = "the repository cannot be created";
         guarded(WHAT, || {
-            // Judged before anything is written, and again under the lock.
-            place::look(at)?;
-            let _lock = crate::lock::creation(WHAT, at)?;
-            place::prepare(at)?;
+            let storage = Storage::at(WHAT, at)?;
+            let _lock = storage.prepare(WHAT)?;
             let faults = Arc::new(Faults::default());
-            let backend = StrictLocal::new(at, Arc::clone(&faults)).map_err(|e| failed(WHAT, &e))?;
+            let backend = storage.backend(&faults).map_err(|e| failed(WHAT, &e))?;
             let credentials = Credentials::password(password.expose());
             let opened = closed(backend)
                 .and_then(|r| r.init(&credentials, &KeyOptions::default(), &ConfigOptions::default()))
                 .map_err(|e| failed(WHAT, &e))?;
-            let opened: Box<dyn Repository> = Box::new(connection(at, opened, faults));
+            let opened: Box<dyn Repository> = Box::new(connection(storage, opened, faults));
             Ok(opened)
         })
     }
 }
 
-fn closed(backend: StrictLocal) -> RusticResult<rustic_core::Repository<()>> {
+fn closed(backend: Arc<dyn WriteBackend>) -> RusticResult<rustic_core::Repository<()>> {
     let mut options = RepositoryOptions::default();
     options.no_cache = true;
-    rustic_core::Repository::new(&options, &RepositoryBackends::new(Arc::new(backend), None))
+    rustic_core::Repository::new(&options, &RepositoryBackends::new(backend, None))
 }
 
 fn open_failed(what: &str, error: &rustic_core::RusticError) -> EngineError {
@@ -157,9 +158,9 @@ fn open_failed(what: &str, error: &rustic_core::RusticError) -> EngineError {
     failed(what, error)
 }
 
-fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Connection {
+fn connection(storage: Storage, opened: Opened, faults: Arc<Faults>) -> Connection {
     Connection {
-        root: at.to_owned(),
+        storage,
         unique_id: opened.config().id.to_hex().as_str().to_owned(),
         opened,
         faults,
@@ -169,11 +170,13 @@ fn connection(at: &Path, opened: Opened, faults: Arc<Faults>) -> Connection {
 #[cfg(test)]
 fn connection_for_tests(at: &Path, password: &Password) -> Connection {
     let faults = Arc::new(Faults::default());
-    let opened = StrictLocal::new(at, Arc::clone(&faults))
+    let storage = Storage::Directory(at.to_owned());
+    let opened = storage
+        .backend(&faults)
         .and_then(closed)
         .and_then(|repository| repository.open(&Credentials::password(password.expose())));
     match opened {
-        Ok(opened) => connection(at, opened, faults),
+        Ok(opened) => connection(storage, opened, faults),
         Err(error) => panic!("{}", convert::reason(&error)),
     }
 }
@@ -230,18 +233,13 @@ impl Connection {
     fn read(&self, id: SnapshotId) -> Option<Result<SnapshotInfo, String>> {
         match self.opened.get_file::<SnapshotFile>(&id) {
             Ok(file) => Some(Ok(convert::info(hex(id), &file))),
-            Err(_) => {
-                let path = self.root.join("snapshots").join(hex(id));
-                // Only a clear "no" makes it absent; doubt counts as present.
-                matches!(path.try_exists(), Ok(true) | Err(_)).then(|| Err(hex(id)))
-            }
+            Err(_) => self.storage.may_have(&hex(id)).then(|| Err(hex(id))),
         }
     }
 
     /// The index as it is now. The master key is at hand, so no password is stretched again.
     fn indexed(&self) -> RusticResult<Indexed> {
-        let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
-        closed(backend)?
+        closed(self.storage.backend(&self.faults)?)?
             .open(&Credentials::Masterkey(self.opened.key()))?
             .to_indexed_ids()
     }
@@ -372,14 +370,7 @@ impl Repository for Connection {
             self.opened
                 .delete_snapshots(&parsed)
                 .map_err(|e| failed(WHAT, &e))?;
-            backend::sync_directory(&self.root.join("snapshots")).map_err(|cause| {
-                EngineError::new(
-                    ErrorClass::Unreachable,
-                    WHAT,
-                    cause,
-                    "Check that the volume is mounted",
-                )
-            })
+            self.storage.synced(WHAT)
         })
     }
 

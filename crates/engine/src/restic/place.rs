@@ -42,18 +42,31 @@ fn judge(root: &Path) -> io::Result<Place> {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Place::Free),
         Err(cause) => return Err(cause),
     };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    of_names(names, |name| has_files(&root.join(name)))
+}
+
+/// Judges by the names that are there; `holds` says whether a folder of the layout holds any file.
+///
+/// # Errors
+/// What `holds` answers.
+pub(super) fn of_names<E>(
+    names: Vec<String>,
+    mut holds: impl FnMut(&str) -> Result<bool, E>,
+) -> Result<Place, E> {
+    if names.iter().any(|name| name == "config") {
+        return Ok(Place::Repository);
+    }
     let mut foreign = None;
     let mut precious = false;
-    for entry in entries {
-        let name = entry?.file_name();
-        let name = name.to_string_lossy();
-        if name == "config" {
-            return Ok(Place::Repository);
-        }
-        if PRECIOUS.contains(&name.as_ref()) {
-            precious |= has_files(&root.join(name.as_ref()))?;
-        } else if !HARMLESS.contains(&name.as_ref()) {
-            foreign = Some(name.into_owned());
+    for name in names {
+        if PRECIOUS.contains(&name.as_str()) {
+            precious |= holds(&name)?;
+        } else if !HARMLESS.contains(&name.as_str()) {
+            foreign = Some(name);
         }
     }
     Ok(match foreign {
@@ -75,34 +88,36 @@ fn has_files(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Refuses what must not be built over.
+///
+/// # Errors
+/// [`ErrorClass::Failed`] with what is in the way.
+pub(super) fn free(found: Place, place: impl std::fmt::Display) -> Result<(), EngineError> {
+    let refused = |why: String, next: &str| {
+        let what = format!("no repository is created in {place}");
+        Err(EngineError::new(ErrorClass::Failed, what, why, next))
+    };
+    match found {
+        Place::Free => Ok(()),
+        Place::Repository => refused("there is one already".to_owned(), "Connect to it instead"),
+        Place::LostConfig => refused(
+            "it holds a repository's data without the file `config`".to_owned(),
+            "Restore that file from a copy; creating a new repository would make the data unreadable",
+        ),
+        Place::Foreign(name) => refused(
+            format!("the place is not empty (it has `{name}`)"),
+            "Choose an empty place, or a folder below it through the repository's path or prefix",
+        ),
+    }
+}
+
 /// Clears the way for a creation: refuses what must not be built over, and removes the keys of an interrupted
 /// one (a later opening could pick such a key, which does not decrypt the new config).
 ///
 /// # Errors
 /// [`ErrorClass::Failed`] with what is in the way, [`ErrorClass::Unreachable`] when it cannot be read or written.
 pub(super) fn prepare(root: &Path) -> Result<(), EngineError> {
-    let refused = |why: String, next: &str| {
-        let what = format!("no repository is created in {}", root.display());
-        Err(EngineError::new(ErrorClass::Failed, what, why, next))
-    };
-    match look(root)? {
-        Place::Free => {}
-        Place::Repository => {
-            return refused("there is one already".to_owned(), "Connect to it instead");
-        }
-        Place::LostConfig => {
-            return refused(
-                "it holds a repository's data without the file `config`".to_owned(),
-                "Restore that file from a copy; creating a new repository would make the data unreadable",
-            );
-        }
-        Place::Foreign(name) => {
-            return refused(
-                format!("the directory is not empty (it has `{name}`)"),
-                "Choose an empty directory, or a subdirectory through the repository's path",
-            );
-        }
-    }
+    free(look(root)?, root.display())?;
     let keys = root.join("keys");
     match fs::remove_dir_all(&keys) {
         Ok(()) => Ok(()),

@@ -8,7 +8,7 @@
 //! **Assumes.** Nobody else writes to the target meanwhile. The library leaves out zeros only where a file is new.
 
 use super::convert::{self, failed};
-use super::{Connection, StrictLocal, panic_text};
+use super::{Connection, panic_text};
 use crate::restored::{Existing, Meter, RestoreOptions, Restored, Unset, What};
 use crate::{EngineError, ErrorClass, Repository};
 use rustic_core::repofile::{Node, NodeType, SnapshotFile, SnapshotId};
@@ -21,7 +21,6 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 const WHAT: &str = "the snapshot cannot be restored";
 
@@ -108,8 +107,7 @@ impl Connection {
         let open = || {
             let mut options = RepositoryOptions::default();
             options.no_cache = true;
-            let backend = StrictLocal::new(&self.root, Arc::clone(&self.faults))?;
-            let backends = RepositoryBackends::new(Arc::new(backend), None);
+            let backends = RepositoryBackends::new(self.storage.backend(&self.faults)?, None);
             rustic_core::Repository::new_with_progress(&options, &backends, Bars(meter.clone()))?
                 .open(&Credentials::Masterkey(self.opened.key()))?
                 .to_indexed()

@@ -101,6 +101,7 @@ impl Bench {
             repository: RepositoryAccess {
                 engine: self.engine,
                 path: self.path("repository").to_str().unwrap().to_owned(),
+                bucket: None,
                 password_key: "KOPIA_PASSWORD".to_owned(),
                 unique_id: self.unique_id.clone(),
             },

@@ -1,10 +1,12 @@
 //! The Job object of a mover.
 
+use super::needs::BUCKET_KEYS;
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
 use holdfast_protocol::work::WorkDocument;
 use holdfast_protocol::{
-    REPOSITORY_DIR, RESTORE_DIR, SECRET_DIR, SOURCE_DIR, TOKEN_AUDIENCE, TOKEN_PATH, WORK_ANNOTATION,
-    WORK_LIMIT, WORK_PATH,
+    BACKEND_CA, BACKEND_DIR, REPOSITORY_DIR, RESTORE_DIR, SECRET_DIR, SOURCE_DIR, TOKEN_AUDIENCE, TOKEN_PATH,
+    WORK_ANNOTATION, WORK_LIMIT, WORK_PATH,
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -14,6 +16,67 @@ use std::path::Path;
 
 /// User and group that movers run as.
 pub const MOVER_UID: i64 = 65_532;
+
+/// What is mounted to reach a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// The claim of a filesystem repository.
+    Claim(String),
+    /// What a bucket is asked with.
+    Bucket {
+        /// Secret with the keys.
+        secret: String,
+        /// ConfigMap with the authorities to trust, and its key.
+        authorities: Option<(String, String)>,
+    },
+}
+
+impl Storage {
+    /// Of a repository's backend.
+    #[must_use]
+    pub fn of(view: &RepositoryView) -> Self {
+        match view.s3() {
+            None => Self::Claim(
+                view.filesystem()
+                    .map(|(claim, _)| claim.to_owned())
+                    .unwrap_or_default(),
+            ),
+            Some(s3) => Self::Bucket {
+                secret: s3.auth.secret_name().to_owned(),
+                authorities: s3
+                    .tls
+                    .as_ref()
+                    .and_then(|tls| tls.ca_bundle_ref.as_ref())
+                    .map(|bundle| (bundle.config_map_name.clone(), bundle.key.clone())),
+            },
+        }
+    }
+
+    /// The volume with its place.
+    fn volume(&self) -> (Value, Value) {
+        match self {
+            Self::Claim(claim) => (
+                json!({ "name": "repository", "persistentVolumeClaim": { "claimName": claim } }),
+                json!({ "name": "repository", "mountPath": REPOSITORY_DIR }),
+            ),
+            Self::Bucket { secret, authorities } => {
+                let entry = |key: &str| json!({ "key": key, "path": key });
+                let mut sources = vec![
+                    json!({ "secret": { "name": secret, "items": BUCKET_KEYS.map(entry) } }),
+                    // Only temporary keys come with one.
+                    json!({ "secret": { "name": secret, "items": [entry("AWS_SESSION_TOKEN")], "optional": true } }),
+                ];
+                if let Some((name, key)) = authorities {
+                    sources.push(json!({ "configMap": { "name": name, "items": [{ "key": key, "path": BACKEND_CA }] } }));
+                }
+                (
+                    json!({ "name": "backend", "projected": { "defaultMode": 0o440, "sources": sources } }),
+                    json!({ "name": "backend", "mountPath": BACKEND_DIR, "readOnly": true }),
+                )
+            }
+        }
+    }
+}
 
 /// What a mover Job needs.
 #[derive(Debug, Clone)]
@@ -36,8 +99,8 @@ pub struct Mover {
     pub image: String,
     /// Pull policy of it.
     pub pull_policy: String,
-    /// Claim of the filesystem repository.
-    pub repository_claim: String,
+    /// What is mounted to reach the repository.
+    pub storage: Storage,
     /// Secret with the password.
     pub secret: String,
     /// Key in it.
@@ -191,15 +254,16 @@ impl Mover {
                 { "serviceAccountToken": { "audience": TOKEN_AUDIENCE, "path": token_file, "expirationSeconds": 3600 } },
             ]}}),
             json!({ "name": "tmp", "emptyDir": {} }),
-            json!({ "name": "repository", "persistentVolumeClaim": { "claimName": self.repository_claim } }),
         ];
         let mut mounts = vec![
             json!({ "name": "work", "mountPath": work_dir, "readOnly": true }),
             json!({ "name": "secret", "mountPath": SECRET_DIR, "readOnly": true }),
             json!({ "name": "token", "mountPath": token_dir, "readOnly": true }),
             json!({ "name": "tmp", "mountPath": "/tmp" }),
-            json!({ "name": "repository", "mountPath": REPOSITORY_DIR }),
         ];
+        let (volume, mount) = self.storage.volume();
+        volumes.push(volume);
+        mounts.push(mount);
         for (n, claim) in self.sources.iter().enumerate() {
             volumes.push(
                 json!({ "name": format!("source-{n}"), "persistentVolumeClaim": { "claimName": claim } }),
@@ -222,5 +286,48 @@ pub fn repository_path(path: &str) -> String {
         REPOSITORY_DIR.to_owned()
     } else {
         format!("{REPOSITORY_DIR}/{inner}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_api::repository::Repository;
+
+    fn storage(backend: Value) -> Storage {
+        let repository: Repository = serde_json::from_value(json!({
+            "apiVersion": names::API_VERSION, "kind": "Repository",
+            "metadata": { "namespace": "a", "name": "r" },
+            "spec": { "backend": backend, "encryption": { "passwordSecretRef": { "name": "password" } } },
+        }))
+        .unwrap();
+        Storage::of(&RepositoryView::namespaced(repository))
+    }
+
+    #[test]
+    fn a_directory_is_mounted_and_of_a_bucket_only_the_keys_that_are_needed() {
+        let (volume, mount) =
+            storage(json!({ "filesystem": { "volume": { "pvc": { "name": "nas" } } } })).volume();
+        assert_eq!(volume["persistentVolumeClaim"]["claimName"], "nas");
+        assert_eq!(mount["mountPath"], REPOSITORY_DIR);
+
+        let (volume, mount) = storage(json!({ "s3": {
+            "bucket": "b", "auth": { "secretRef": { "name": "keys" } },
+            "tls": { "caBundleRef": { "configMapName": "internal", "key": "root.pem" } },
+        } }))
+        .volume();
+        assert_eq!(
+            mount,
+            json!({ "name": "backend", "mountPath": BACKEND_DIR, "readOnly": true })
+        );
+        let sources = volume["projected"]["sources"].as_array().unwrap();
+        assert_eq!(sources.len(), 3);
+        assert_eq!(sources[0]["secret"]["name"], "keys");
+        assert_eq!(sources[0]["secret"]["items"].as_array().unwrap().len(), 2);
+        assert_eq!(sources[1]["secret"]["optional"], true);
+        assert_eq!(
+            sources[2],
+            json!({ "configMap": { "name": "internal", "items": [{ "key": "root.pem", "path": BACKEND_CA }] } })
+        );
     }
 }

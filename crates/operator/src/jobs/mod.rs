@@ -6,6 +6,7 @@
 
 pub mod build;
 pub mod create;
+pub mod needs;
 pub mod outcome;
 
 use crate::world::keys::RepositoryKey;

@@ -342,6 +342,14 @@ impl State {
         if old.is_none() || old.is_some_and(|o| o.unique_id().is_none()) {
             dirty.insert(Dirty::Lane(LaneKey::Unconnected(key.clone())));
         }
+        // Objects over one physical repository name each other.
+        let now = self.repositories.get(key).and_then(|r| r.unique_id());
+        let before = old.and_then(RepositoryView::unique_id);
+        if now != before {
+            let ids = now.into_iter().chain(before);
+            let others = ids.filter_map(|id| self.by_unique_id.get(id)).flatten();
+            dirty.extend(others.cloned().map(Dirty::Repository));
+        }
         // Runs that wait for the repository look again only when what they wait for could have changed.
         let usable = |r: &RepositoryView| (r.status.phase, r.spec.suspend, r.metadata.generation);
         if old.map(usable) != self.repositories.get(key).map(|r| usable(r)) {

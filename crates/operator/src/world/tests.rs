@@ -192,6 +192,21 @@ fn two_repository_objects_over_one_unique_id_share_a_lane() {
 }
 
 #[test]
+fn objects_over_one_unique_id_are_told_of_each_other_when_it_is_learnt_and_when_one_goes() {
+    let world = world();
+    world.apply(Change::Set(repository("one", Some("x"))), at(0));
+    world.apply(Change::Set(repository("two", None)), at(0));
+    let told = |change| {
+        world
+            .apply(change, at(1))
+            .contains(&Dirty::Repository(key("one")))
+    };
+    assert!(told(Change::Set(repository("two", Some("x")))), "it joins");
+    assert!(!told(Change::Set(repository("two", Some("x")))), "no news");
+    assert!(told(Change::Set(repository("two", Some("y")))), "it leaves");
+}
+
+#[test]
 fn pending_members_move_with_the_unique_id_of_their_repository() {
     let world = world();
     world.apply(Change::Set(repository("new", None)), at(1));

@@ -6,6 +6,7 @@
 use super::keys::{self, ObjectKey, RepositoryKey};
 use holdfast_api::repository::{
     Backend, ClusterRepository, DeletionProtectionStatus, Repository, RepositorySpec, RepositoryStatus,
+    S3Backend,
 };
 use holdfast_api::schedule::ScheduleDeletion;
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
@@ -303,6 +304,21 @@ impl RepositoryView {
             filesystem.volume.pvc.as_ref()?.name.as_str(),
             filesystem.path.as_str(),
         ))
+    }
+
+    /// The backend's key in the interface.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        match self.s3() {
+            Some(_) => "s3",
+            None => "filesystem",
+        }
+    }
+
+    /// The bucket of an S3 backend.
+    #[must_use]
+    pub fn s3(&self) -> Option<&S3Backend> {
+        self.spec.backend.s3.as_ref()
     }
 }
 

@@ -14,7 +14,8 @@ fn stand_in(script: &str) -> (TempDir, Session) {
         .status();
     assert!(written.unwrap().success());
     let password = Password::new("open sesame");
-    (dir, Session::new(program, &password).unwrap())
+    let at = Location::Directory("/repository".into());
+    (dir, Session::new(program, &password, &at).unwrap())
 }
 
 fn call(arguments: &[&'static str]) -> Call<'static> {
@@ -85,7 +86,8 @@ fn much_talk_is_bounded_and_its_end_is_kept() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let session = Session::new("/no/such/program".into(), &Password::new("p")).unwrap();
+    let at = Location::Directory("/repository".into());
+    let session = Session::new("/no/such/program".into(), &Password::new("p"), &at).unwrap();
     let error = session.run(&call(&[])).unwrap_err();
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }

@@ -4,7 +4,7 @@ use super::decide::{Reason, Step};
 use super::observe::Facts;
 use super::report::{self, Said};
 use crate::context::{Context, Error};
-use crate::jobs::build::{Mover, repository_path};
+use crate::jobs::build::{Mover, Storage, repository_path};
 use crate::jobs::create::{Created, create};
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
@@ -15,9 +15,11 @@ use crate::runtime::queue::Next;
 use crate::runtime::write;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_api::repository::{ConnectionStatus, Engine, StorageStats};
+use holdfast_api::repository::{ConnectionStatus, Engine, S3Backend, StorageStats};
 use holdfast_protocol::outcome::OperationResult;
-use holdfast_protocol::work::{EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument};
+use holdfast_protocol::work::{
+    BucketAccess, EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -116,9 +118,26 @@ pub fn access(view: &RepositoryView) -> RepositoryAccess {
             // A value of a newer release is refused before any Job is made (`holdfast_api::validate`).
             Engine::Restic | Engine::Unknown => EngineKind::Restic,
         },
-        path: repository_path(view.filesystem().map_or("/", |(_, path)| path)),
+        path: match view.s3() {
+            None => repository_path(view.filesystem().map_or("/", |(_, path)| path)),
+            Some(_) => String::new(),
+        },
+        bucket: view.s3().map(bucket),
         password_key: view.spec.encryption.password_secret_ref.key.clone(),
         unique_id: view.unique_id().map(str::to_owned),
+    }
+}
+
+fn bucket(s3: &S3Backend) -> BucketAccess {
+    let tls = s3.tls.clone().unwrap_or_default();
+    BucketAccess {
+        name: s3.bucket.clone(),
+        prefix: s3.prefix.clone(),
+        endpoint: s3.endpoint.clone(),
+        region: s3.region.clone(),
+        disable_tls: tls.disable_tls,
+        insecure_skip_verify: tls.insecure_skip_verify,
+        private_ca: tls.ca_bundle_ref.is_some(),
     }
 }
 
@@ -146,7 +165,7 @@ fn mover(ctx: &Context, facts: &Facts, op: &'static str, operation: Operation) -
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        repository_claim: view.filesystem().map(|(c, _)| c.to_owned()).unwrap_or_default(),
+        storage: Storage::of(view),
         secret: view.spec.encryption.password_secret_ref.name.clone(),
         secret_key: view.spec.encryption.password_secret_ref.key.clone(),
         sources: Vec::new(),

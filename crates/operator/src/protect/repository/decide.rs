@@ -2,6 +2,7 @@
 
 use super::observe::Facts;
 use crate::jobs::create::SecretFact;
+use crate::jobs::needs::{Needs, Unmet};
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::protect::catalog::due::{Request, Want, wanted};
@@ -27,6 +28,8 @@ pub enum Reason {
     MissingCredentialsKey,
     /// The claim of the backend is not there.
     MissingRepositoryClaim,
+    /// The ConfigMap with the authorities to trust is not there, or lacks the key.
+    MissingCaBundle,
     /// The bootstrap Job runs.
     Connecting,
     /// The namespace for the Job is terminating.
@@ -44,6 +47,15 @@ pub enum Reason {
 }
 
 impl Reason {
+    fn of(unmet: &Unmet) -> Self {
+        match unmet {
+            Unmet::Claim(_) => Self::MissingRepositoryClaim,
+            Unmet::Secret(_) => Self::MissingCredentialsSecret,
+            Unmet::Key(..) => Self::MissingCredentialsKey,
+            Unmet::CaBundle(..) => Self::MissingCaBundle,
+        }
+    }
+
     /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -54,6 +66,7 @@ impl Reason {
             Self::MissingCredentialsSecret => "MissingCredentialsSecret",
             Self::MissingCredentialsKey => "MissingCredentialsKey",
             Self::MissingRepositoryClaim => "MissingRepositoryClaim",
+            Self::MissingCaBundle => "MissingCaBundle",
             Self::Connecting => "Connecting",
             Self::NoPlaceToRun => "NoPlaceToRun",
             Self::InvalidPassword => "InvalidPassword",
@@ -77,6 +90,7 @@ impl Reason {
             | Self::MissingCredentialsSecret
             | Self::MissingCredentialsKey
             | Self::MissingRepositoryClaim
+            | Self::MissingCaBundle
             | Self::Connecting
             | Self::NoPlaceToRun
             | Self::BackendUnreachable
@@ -104,6 +118,7 @@ impl Reason {
             | Self::MissingCredentialsSecret
             | Self::MissingCredentialsKey
             | Self::MissingRepositoryClaim
+            | Self::MissingCaBundle
             | Self::NoPlaceToRun => RepositoryPhase::Pending,
         }
     }
@@ -169,6 +184,17 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         );
         return Step::Settle(Reason::InvalidSpec, message, None);
     }
+    if let Some(namespace) = view
+        .s3()
+        .and_then(|s3| s3.auth.secret_ref.as_ref()?.namespace.as_ref())
+        && *namespace != facts.place
+    {
+        let message = format!(
+            "spec.backend.s3.auth.secretRef.namespace is {namespace}, movers of a ClusterRepository run in {}: put the Secret there and name that namespace",
+            facts.place
+        );
+        return Step::Settle(Reason::InvalidSpec, message, None);
+    }
     match &facts.secret {
         SecretFact::Usable(_) => {}
         SecretFact::Missing => {
@@ -186,13 +212,8 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
             return Step::Settle(Reason::MissingCredentialsKey, message, Some(MISSING_RECHECK));
         }
     }
-    if !facts.claim {
-        let claim = view.filesystem().map(|(c, _)| c).unwrap_or_default();
-        let message = format!(
-            "PersistentVolumeClaim {}/{claim} does not exist. Create it.",
-            facts.place
-        );
-        return Step::Settle(Reason::MissingRepositoryClaim, message, Some(MISSING_RECHECK));
+    if let Needs::Unmet(unmet) = &facts.needs {
+        return Step::Settle(Reason::of(unmet), unmet.message(), Some(MISSING_RECHECK));
     }
     let connection = view.status.connection.clone().unwrap_or_default();
     let recorded = connection.inputs.as_deref() == Some(facts.inputs.as_str());

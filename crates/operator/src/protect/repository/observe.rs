@@ -1,7 +1,8 @@
 //! What the decision on a repository rests on.
 
 use crate::context::{Context, Error};
-use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::jobs::create::{SecretFact, secret};
+use crate::jobs::needs::{self, Needs};
 use crate::jobs::outcome::{JobFact, job_fact};
 use crate::jobs::short_hash;
 use crate::world::views::RepositoryView;
@@ -17,8 +18,8 @@ pub struct Facts {
     pub place: String,
     /// The password Secret there.
     pub secret: SecretFact,
-    /// Whether the claim of the backend is there.
-    pub claim: bool,
+    /// What the backend needs there.
+    pub needs: Needs,
     /// Hash of what a connection is made with.
     pub inputs: String,
     /// The bootstrap Job, if there is one.
@@ -31,24 +32,25 @@ pub struct Facts {
     pub allowed_namespaces: Option<u32>,
 }
 
-/// Gathers the facts; reads Secret and claim live.
+/// Gathers the facts; reads what a mover needs live.
 pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Error> {
     let place = view.place(&ctx.settings.namespace).to_owned();
     let reference = &view.spec.encryption.password_secret_ref;
     let secret_fact = secret(ctx, &place, &reference.name, &reference.key).await?;
-    let claim = match view.filesystem() {
-        Some((claim, _)) => claim_exists(ctx, &place, claim).await?,
-        None => false,
-    };
+    let needs = needs::backend(ctx, &place, &view).await?;
     let version = match &secret_fact {
         SecretFact::Usable(version) => version.as_str(),
         SecretFact::Missing | SecretFact::NoKey => "",
     };
     let backend = serde_json::to_string(&view.spec.backend).map_err(crate::jobs::build::BuildError::from)?;
-    let inputs = short_hash(&format!(
+    let mut inputs = format!(
         "{:?}|{backend}|{}|{}|{version}",
         view.spec.engine, reference.name, reference.key
-    ));
+    );
+    if let Needs::Met(versions) = &needs {
+        inputs.push_str(versions);
+    }
+    let inputs = short_hash(&inputs);
     let lane = ctx.world.lane_of(&view.key);
     let others = ctx
         .world
@@ -68,7 +70,7 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         view,
         place,
         secret: secret_fact,
-        claim,
+        needs,
         inputs,
         shared_with,
         allowed_namespaces,

@@ -70,7 +70,7 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
     let connected_before = status.unique_id.is_some();
     status.phase = Some(said.reason.phase(connected_before));
     status.observed_generation = generation;
-    status.backend = facts.view.filesystem().map(|_| "filesystem".to_owned());
+    status.backend = Some(facts.view.backend_name().to_owned());
     status.allowed_namespace_count = facts.allowed_namespaces;
     let ready = status.phase == Some(RepositoryPhase::Ready);
     let stalled = said.reason.is_stalled();
@@ -115,6 +115,7 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
         | Reason::MissingCredentialsSecret
         | Reason::MissingCredentialsKey
         | Reason::MissingRepositoryClaim
+        | Reason::MissingCaBundle
         | Reason::Connecting
         | Reason::NoPlaceToRun => {
             if !connected_before && conditions::get(list, conditions::BOOTSTRAPPED).is_none() {

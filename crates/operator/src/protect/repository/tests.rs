@@ -3,6 +3,7 @@
 use super::decide::{Reason, Step, decide};
 use super::observe::Facts;
 use crate::jobs::create::SecretFact;
+use crate::jobs::needs::{Needs, Unmet};
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::world::views::{JobState, JobView, RepositoryView};
@@ -36,7 +37,7 @@ fn facts(spec: Value, status: Value) -> Facts {
         view: Arc::new(RepositoryView::namespaced(object)),
         place: "a".into(),
         secret: SecretFact::Usable("1".into()),
-        claim: true,
+        needs: Needs::Met(String::new()),
         inputs: "in".into(),
         bootstrap: None,
         list: None,
@@ -127,7 +128,7 @@ fn what_is_missing_is_named_and_looked_for_again() {
         Some(Reason::MissingCredentialsKey)
     );
     missing.secret = SecretFact::Usable("1".into());
-    missing.claim = false;
+    missing.needs = Needs::Unmet(Unmet::Claim("a/repo".into()));
     assert_eq!(
         settles(&decide(&missing, now())),
         Some(Reason::MissingRepositoryClaim)

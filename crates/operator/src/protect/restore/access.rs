@@ -1,7 +1,8 @@
 //! What a mover needs to reach the repository, asked for in this order.
 
 use crate::context::{Context, Error};
-use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::jobs::create::{SecretFact, secret};
+use crate::jobs::needs::{self, Needs, Unmet};
 use crate::protect::snapshot::allows;
 use crate::world::keys::RepositoryKey;
 use crate::world::views::RepositoryView;
@@ -67,15 +68,13 @@ pub async fn repository(
             )));
         }
     }
-    if let Some((claim, _)) = view.filesystem()
-        && !claim_exists(ctx, namespace, claim).await?
-    {
-        return Ok(Err((
-            Reason::MissingRepositoryClaim,
-            format!(
-                "PersistentVolumeClaim {namespace}/{claim} of the repository does not exist where the mover runs. Create it."
-            ),
-        )));
+    if let Needs::Unmet(unmet) = needs::backend(ctx, namespace, &view).await? {
+        let reason = match unmet {
+            Unmet::Claim(_) => Reason::MissingRepositoryClaim,
+            Unmet::Secret(_) | Unmet::Key(..) => Reason::MissingCredentialsSecret,
+            Unmet::CaBundle(..) => Reason::MissingCaBundle,
+        };
+        return Ok(Err((reason, unmet.message())));
     }
     Ok(Ok(view))
 }

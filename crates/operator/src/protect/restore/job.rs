@@ -2,7 +2,7 @@
 
 use super::decide::Written;
 use crate::context::Context;
-use crate::jobs::build::Mover;
+use crate::jobs::build::{Mover, Storage};
 use crate::jobs::outcome::{JobFact, Read};
 use crate::jobs::{job_name, short_hash};
 use crate::protect::repository;
@@ -133,10 +133,7 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        repository_claim: repository
-            .filesystem()
-            .map(|(c, _)| c.to_owned())
-            .unwrap_or_default(),
+        storage: Storage::of(repository),
         secret: password.name.clone(),
         secret_key: password.key.clone(),
         sources: Vec::new(),

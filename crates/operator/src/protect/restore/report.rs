@@ -64,6 +64,7 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::RepositoryNotFound
         | Reason::MissingCredentialsSecret
         | Reason::MissingRepositoryClaim
+        | Reason::MissingCaBundle
         | Reason::TargetNotFound
         | Reason::SnapshotMissing => Some(false),
         Reason::Resolving | Reason::Restoring | Reason::RestoreSucceeded => Some(true),

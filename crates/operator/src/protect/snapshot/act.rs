@@ -4,7 +4,7 @@ use super::decide::Step;
 use super::observe::{Blocked, Facts, Possible};
 use super::result;
 use crate::context::{Context, Error};
-use crate::jobs::build::Mover;
+use crate::jobs::build::{Mover, Storage};
 use crate::jobs::create::{Created, create};
 use crate::jobs::job_name;
 use crate::jobs::outcome::JobFact;
@@ -198,7 +198,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
             | Blocked::RepositoryNotFound(_)
             | Blocked::NamespaceNotAllowed(_)
             | Blocked::RepositoryNotReady(_)
-            | Blocked::MissingRepositoryClaim(_) => {}
+            | Blocked::MissingForBackend(_) => {}
         }
     })
     .await?;
@@ -288,11 +288,7 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        repository_claim: run
-            .repository
-            .filesystem()
-            .map(|(c, _)| c.to_owned())
-            .unwrap_or_default(),
+        storage: Storage::of(&run.repository),
         secret: run.repository.spec.encryption.password_secret_ref.name.clone(),
         secret_key: run.repository.spec.encryption.password_secret_ref.key.clone(),
         sources: vec![run.claim.clone()],

@@ -105,7 +105,7 @@ impl Blocked {
             Self::RepositoryNotReady(_) => "RepositoryNotReady",
             Self::MissingCredentialsSecret(_) => "MissingCredentialsSecret",
             Self::SourcePvcMissing(_) => "SourcePvcMissing",
-            Self::MissingRepositoryClaim(_) => "MissingRepositoryClaim",
+            Self::MissingForBackend(unmet) => unmet.reason(),
         }
     }
 
@@ -140,9 +140,7 @@ impl Blocked {
             Self::SourcePvcMissing(text) => {
                 format!("PersistentVolumeClaim {text} does not exist. Create it.")
             }
-            Self::MissingRepositoryClaim(text) => {
-                format!("PersistentVolumeClaim {text} of the repository does not exist where the mover runs.")
-            }
+            Self::MissingForBackend(unmet) => unmet.message(),
         }
     }
 
@@ -150,9 +148,9 @@ impl Blocked {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match self {
-            Self::MissingCredentialsSecret(_)
-            | Self::SourcePvcMissing(_)
-            | Self::MissingRepositoryClaim(_) => true,
+            Self::MissingCredentialsSecret(_) | Self::SourcePvcMissing(_) | Self::MissingForBackend(_) => {
+                true
+            }
             Self::InvalidSpec(_)
             | Self::NoPolicy
             | Self::PolicyNotFound(_)

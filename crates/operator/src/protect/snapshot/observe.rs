@@ -2,6 +2,7 @@
 
 use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
+use crate::jobs::needs::{self, Needs, Unmet};
 use crate::jobs::outcome::{JobFact, job_fact};
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
@@ -61,8 +62,8 @@ pub enum Blocked {
     MissingCredentialsSecret(String),
     /// A claim is not there.
     SourcePvcMissing(String),
-    /// The repository's claim is not where the mover runs.
-    MissingRepositoryClaim(String),
+    /// What the repository is reached with is not where the mover runs.
+    MissingForBackend(Unmet),
 }
 
 /// Everything a run is made of.
@@ -216,15 +217,8 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
             key.namespace
         ))));
     }
-    let home = repository
-        .filesystem()
-        .map(|(c, _)| c.to_owned())
-        .unwrap_or_default();
-    if !claim_exists(ctx, &key.namespace, &home).await? {
-        return Ok(Run::Blocked(Blocked::MissingRepositoryClaim(format!(
-            "{}/{home}",
-            key.namespace
-        ))));
+    if let Needs::Unmet(unmet) = needs::backend(ctx, &key.namespace, &repository).await? {
+        return Ok(Run::Blocked(Blocked::MissingForBackend(unmet)));
     }
     Ok(Run::Possible(Box::new(Possible {
         snapshot,

@@ -16,9 +16,10 @@ use super::observe::{self, BatchJob, Observed};
 use super::proven::Proven;
 use super::{facts, memory, records, settings, writers};
 use crate::context::{Context, Error};
-use crate::jobs::build::Mover;
-use crate::jobs::create::{Created, SecretFact, claim_exists, create, secret};
+use crate::jobs::build::{Mover, Storage};
+use crate::jobs::create::{Created, SecretFact, create, secret};
 use crate::jobs::name_repository;
+use crate::jobs::needs::{self, Needs};
 use crate::protect::repository::access;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, ObjectKey};
@@ -341,14 +342,9 @@ pub async fn missing(
             return Ok(Some(("MissingCredentialsKey", message)));
         }
     }
-    let claim = repository
-        .filesystem()
-        .map(|(claim, _)| claim)
-        .unwrap_or_default();
-    if !claim_exists(ctx, place, claim).await? {
-        let message =
-            format!("The claim {place}/{claim} of the repository is not there; no delete Job is created.");
-        return Ok(Some(("MissingRepositoryClaim", message)));
+    if let Needs::Unmet(unmet) = needs::backend(ctx, place, repository).await? {
+        let message = format!("{} Until then no delete Job is created.", unmet.message());
+        return Ok(Some((unmet.reason(), message)));
     }
     Ok(None)
 }
@@ -445,10 +441,7 @@ pub fn mover(
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        repository_claim: repository
-            .filesystem()
-            .map(|(claim, _)| claim.to_owned())
-            .unwrap_or_default(),
+        storage: Storage::of(repository),
         secret: password.name.clone(),
         secret_key: password.key.clone(),
         sources: Vec::new(),
