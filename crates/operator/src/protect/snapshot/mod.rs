@@ -14,6 +14,7 @@ mod observe;
 pub mod result;
 #[cfg(test)]
 mod tests;
+mod vanished;
 
 pub use allowed::allows;
 

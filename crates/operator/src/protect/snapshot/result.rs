@@ -33,6 +33,7 @@ pub async fn record(
     read: &Read,
     now: Timestamp,
 ) -> Result<(), Error> {
+    super::vanished::report(ctx, view, read, now).await?;
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
     let ends_as = if view.metadata.deletion_timestamp.is_some() {
