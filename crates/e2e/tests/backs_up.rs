@@ -26,7 +26,7 @@ async fn a_manual_snapshot_records_what_the_repository_holds() -> Result<()> {
     assert_eq!(finalizers, [names::FINALIZER]);
     let status = first.status.context("a status")?;
     let recorded = status.snapshot.context("a recorded snapshot")?;
-    assert_eq!(recorded.kopia_snapshot_id.len(), 64);
+    assert_eq!(recorded.kopia_snapshot_id.len(), objects::id_length());
     let identity = recorded.identity.context("an identity")?;
     assert_eq!(
         (

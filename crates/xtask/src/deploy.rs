@@ -95,7 +95,7 @@ pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
             executable(&messages, package).with_context(|| format!("cargo built no program {package}"))?;
         let mut content = Content::program(&program)?;
         if package == "holdfast-mover"
-            && let Some(kopia) = std::env::var_os("KOPIA_BIN")
+            && let Some(kopia) = std::env::var_os("KOPIA_BIN").filter(|program| !program.is_empty())
         {
             content.add_program(Path::new(&kopia), "usr/bin/kopia")?;
         }

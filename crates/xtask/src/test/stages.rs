@@ -52,6 +52,7 @@ pub const STAGES: &[Stage] = &[
     stage(INSTALLED, Needs::Installing, install),
     stage("operator and API server", Needs::Holdfast, api_server),
     stage("end to end", Needs::Holdfast, end_to_end),
+    stage("end to end on Kopia", Needs::Holdfast, end_to_end_on_kopia),
     stage("demo", Needs::Holdfast, demo),
 ];
 
@@ -246,11 +247,28 @@ fn demo(context: &Context) -> Result<Outcome> {
 }
 
 fn end_to_end(context: &Context) -> Result<Outcome> {
+    scenarios("end to end", context, &[], "Restic")
+}
+
+/// What depends on the engine once more, on the kopia program that the mover image was built with.
+fn end_to_end_on_kopia(context: &Context) -> Result<Outcome> {
+    const NAME: &str = "end to end on Kopia";
+    if std::env::var_os("KOPIA_BIN").is_none_or(|program| program.is_empty()) {
+        return Ok(Outcome::skip(NAME, "no kopia: KOPIA_BIN names no program"));
+    }
+    let tests = ["--test=backs_up", "--test=protects", "--test=waits_and_recovers"];
+    scenarios(NAME, context, &tests, "Kopia")
+}
+
+/// Scenarios of some programs, or of all.
+fn scenarios(name: &str, context: &Context, programs: &[&str], engine: &str) -> Result<Outcome> {
     let kubeconfig = kubeconfig(context)?;
     let mut command = context.cargo();
     command
         .args(["test", "--package=holdfast-e2e", "--no-fail-fast"])
+        .args(programs)
         .args(["--", "--include-ignored", "--show-output"])
+        .env("HOLDFAST_E2E_ENGINE", engine)
         // Scenarios of one program wait for the cluster most of the time. Programs run one after another: what
         // changes something for all has one of its own.
         .env("RUST_TEST_THREADS", "10")
@@ -263,5 +281,5 @@ fn end_to_end(context: &Context) -> Result<Outcome> {
                 format!("{prefix}/holdfast-standin:dev"),
             );
     }
-    cargo::run("end to end", &context.log("end-to-end"), &mut command)
+    cargo::run(name, &context.log(&name.replace(' ', "-")), &mut command)
 }
