@@ -1,8 +1,9 @@
-//! Four thousand pending prunes in one lane, with the real mover, which takes two seconds longer to connect than it
-//! would: never more than one live delete Job of the lane, 20 of them, connections of second looks counted apart, and
-//! another lane's single deletion is done within 30 seconds meanwhile.
+//! Thousands of pending prunes in one lane, with the real mover, which takes two seconds longer to connect than it
+//! would: never more than one live delete Job of the lane, 200 members each, connections of second looks counted apart,
+//! and another lane's single deletion does not wait for them.
 //!
-//! Changes a setting of the operator, so it is alone in its program. Most of its time goes into what is to be pruned.
+//! 1,200 of them, which is six batches; `HOLDFAST_E2E_PRUNES=4000` makes it twenty. Changes a setting of the operator, so
+//! it is alone in its program. Most of its time goes into what is to be pruned.
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -24,10 +25,10 @@ const DELAY: (&str, &str) = ("HOLDFAST_TEST_CONNECT_DELAY_SECONDS", "2");
 /// How long all of them may take.
 const LIMIT: Duration = Duration::from_secs(1_500);
 
-/// How many are pruned: 4,000, or what `HOLDFAST_E2E_PRUNES` says, a multiple of 200 from 1,200 on. Fewer prove less.
+/// How many are pruned: 1,200, or what `HOLDFAST_E2E_PRUNES` says, a larger multiple of 200.
 fn prunes() -> Result<usize> {
     let Ok(said) = std::env::var("HOLDFAST_E2E_PRUNES") else {
-        return Ok(4_000);
+        return Ok(6 * EACH);
     };
     let count: usize = said
         .parse()
@@ -113,14 +114,14 @@ async fn drain(many: &Scenario, one: &Scenario, members: &[Member], single: &[Me
     let left = left.lock().unwrap_or_else(PoisonError::into_inner).clone();
     println!("left every {} s: {left:?}", PACE.as_secs());
     drained?;
-    let took = took?;
+    let (took, meanwhile) = took?;
     let whole = started.elapsed();
     let looks = listings.all().len() - listed_before;
     let ours = uids(members);
     let batches = watch.with_member_of(&ours);
     let lived: Vec<f64> = batches.iter().filter_map(lifetime).collect();
     println!(
-        "{prunes} prunes in {:.0} s: {} batches, at most {} at once, each alive for {lived:.0?} s; {looks} listings for second looks; the other lane's single deletion took {:.0} s",
+        "{prunes} prunes in {:.0} s: {} batches, at most {} at once, each alive for {lived:.0?} s; {looks} listings for second looks; the other lane's single deletion took {:.0} s, in which {meanwhile} batches began",
         whole.as_secs_f64(),
         batches.len(),
         watch.most(),
@@ -140,10 +141,12 @@ async fn drain(many: &Scenario, one: &Scenario, members: &[Member], single: &[Me
         lived.len() == batches.len() && lived.iter().all(|seconds| *seconds >= 2.0),
         "{lived:?}"
     );
-    assert!(took <= Duration::from_secs(30), "{took:?}");
-    // Progress: what is left never grows, and never stands still for a minute.
+    // Seconds are printed and belong to the machine; that it did not wait for the lane is what is asserted.
+    assert!(meanwhile <= 2, "{meanwhile} batches began in {took:?}");
+    // Progress: what is left never grows, and each batch shows in it.
     assert!(left.windows(2).all(|w| w[1] <= w[0]), "{left:?}");
-    assert!(left.windows(13).all(|w| w[12] < w[0]), "{left:?}");
+    let steps = left.windows(2).filter(|w| w[1] < w[0]).count();
+    assert!(steps >= batches.len(), "{left:?}");
     // The first look is due ten minutes after the first batch; none is a connection of a batch.
     let due = usize::try_from(whole.as_secs() / 600)?;
     assert!(looks <= due + 1, "{looks} listings in {whole:?}");
@@ -214,11 +217,12 @@ async fn keep_one_and_prune_the_others(many: &Scenario, prunes: usize) -> Result
     Ok(())
 }
 
-/// Once the fifth batch is there, deletes the other lane's only Snapshot. Answers with how long that took.
-async fn beside(watch: &Watch, one: &Scenario, single: &[Member]) -> Result<Duration> {
-    until("the fifth batch", Duration::from_secs(600), || async {
+/// Once the second batch is there, deletes the other lane's only Snapshot. Answers with how long that took, and how many
+/// batches began meanwhile.
+async fn beside(watch: &Watch, one: &Scenario, single: &[Member]) -> Result<(Duration, usize)> {
+    until("the second batch", Duration::from_secs(600), || async {
         let batches = watch.all().len();
-        Ok(if batches >= 5 {
+        Ok(if batches >= 2 {
             Look::Done(())
         } else {
             Look::Not(format!("{batches} batches"))
@@ -226,10 +230,10 @@ async fn beside(watch: &Watch, one: &Scenario, single: &[Member]) -> Result<Dura
     })
     .await?;
     let name = &single.first().context("a single Snapshot")?.name;
-    let asked = Instant::now();
+    let (asked, before) = (Instant::now(), watch.all().len());
     one.delete(name).await?;
     one.gone(name).await?;
-    Ok(asked.elapsed())
+    Ok((asked.elapsed(), watch.all().len() - before))
 }
 
 /// How many Snapshots are being deleted.
