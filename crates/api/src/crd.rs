@@ -290,8 +290,8 @@ pub mod rules {
         ),
         rule(
             "spec.options",
-            "!(has(self.writeSparseFiles) && self.writeSparseFiles && ((has(self.overwriteFiles) && self.overwriteFiles) || self.enableFileDeletion))",
-            "spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles and enableFileDeletion",
+            "!(has(self.writeSparseFiles) && self.writeSparseFiles && ((has(self.overwriteFiles) && self.overwriteFiles) || (has(self.skipExisting) && self.skipExisting) || self.enableFileDeletion))",
+            "spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles, skipExisting and enableFileDeletion",
         ),
         rule(
             "spec.policy",

@@ -416,7 +416,7 @@ pub struct NotRestored {
     /// Devices, sockets and the like that are not there.
     #[serde(default)]
     pub special_files: i64,
-    /// The first of them: a path, and what it lacks. All are in the mover's log.
+    /// The first of them: a path, and what it lacks. The first 10,000 are in the mover's log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }

@@ -752,8 +752,10 @@ fn restore_options_into(no: &mut Refusals, options: &RestoreOptions) {
     if *skip_existing == Some(true) && (overwrites || *enable_file_deletion) {
         no.say("spec.options.skipExisting keeps what is there: remove it, or overwriteFiles and enableFileDeletion");
     }
-    if *write_sparse_files == Some(true) && (overwrites || *enable_file_deletion) {
-        no.say("spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles and enableFileDeletion");
+    if *write_sparse_files == Some(true)
+        && (overwrites || *skip_existing == Some(true) || *enable_file_deletion)
+    {
+        no.say("spec.options.writeSparseFiles needs an empty target: remove it, or overwriteFiles, skipExisting and enableFileDeletion");
     }
 }
 
@@ -919,6 +921,11 @@ mod tests {
             (
                 "spec.options",
                 json!({ "writeSparseFiles": true, "enableFileDeletion": true }),
+                "writeSparseFiles needs an empty target",
+            ),
+            (
+                "spec.options",
+                json!({ "writeSparseFiles": true, "skipExisting": true }),
                 "writeSparseFiles needs an empty target",
             ),
         ] {

@@ -92,7 +92,7 @@ pub async fn says(lab: &Lab, namespace: &str, name: &str, reason: &str) -> Resul
 ///
 /// # Errors
 /// When the Job that looks cannot run.
-pub async fn content(lab: &Lab, namespace: &str, claim: &str, root: bool) -> Result<Content> {
+pub async fn content(lab: &Lab, namespace: &str, claim: &str) -> Result<Content> {
     let script = format!(
         r#"cd /volumes/{claim} && find . -mindepth 1 | grep -v -x ./lost+found | sort | while read -r f; do
   what=-
@@ -107,10 +107,7 @@ pub async fn content(lab: &Lab, namespace: &str, claim: &str, root: bool) -> Res
 done"#
     );
     let name = format!("look-{}", suffix());
-    let mut job = objects::shell_job(namespace, &name, &lab.tools_image, &[claim.to_owned()], &script);
-    if root {
-        as_root(&mut job);
-    }
+    let job = objects::shell_job(namespace, &name, &lab.tools_image, &[claim.to_owned()], &script);
     let ended = pods::run(lab, job, Duration::from_secs(120)).await?;
     let of = |word: &str| -> Vec<String> {
         let lines = ended.log.lines().filter_map(|line| line.strip_prefix(word));

@@ -99,7 +99,7 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
     };
     let old = Scenario::with_repository(&lab, "before", None).await?;
     furnish(&lab, &old.namespace).await?;
-    let was = content(&lab, &old.namespace, DATA_CLAIM, false).await?;
+    let was = content(&lab, &old.namespace, DATA_CLAIM).await?;
     let snapshot = old.back_up("kept", POLICY).await?;
     let id = snapshot
         .status
@@ -127,7 +127,7 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
     let resolved = status.resolved.context("what was restored")?;
     assert_eq!(resolved.kopia_snapshot_id.as_deref(), Some(id.as_str()));
 
-    let is = content(&lab, &ns, "back", false).await?;
+    let is = content(&lab, &ns, "back").await?;
     assert_eq!(is.entries, was.entries, "bytes, modes, links, times");
     assert!(
         was.entries.iter().any(|e| e.starts_with("fifo ")),
@@ -183,7 +183,7 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
         (status.phase, reason(&status)),
         (Some(RestorePhase::Failed), "TargetNotEmpty")
     );
-    assert_eq!(content(&lab, &ns, "back", false).await?.entries, is.entries);
+    assert_eq!(content(&lab, &ns, "back").await?.entries, is.entries);
     again["metadata"]["name"] = json!("over");
     again["spec"]["options"] = json!({ "overwriteFiles": true, "ignorePermissionErrors": false });
     lab.create(again).await?;
@@ -192,7 +192,7 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
         (status.phase, reason(&status)),
         (Some(RestorePhase::Failed), "NotAllSet")
     );
-    assert_eq!(content(&lab, &ns, "back", false).await?.entries, is.entries);
+    assert_eq!(content(&lab, &ns, "back").await?.entries, is.entries);
 
     // A Restore that goes takes nothing with it.
     let api: Api<Restore> = lab.api(&ns);
@@ -209,12 +209,12 @@ async fn a_claim_is_made_and_stays() -> Result<()> {
     let scenario = Scenario::with_repository(&lab, "makes", None).await?;
     let ns = &scenario.namespace;
     scenario.back_up("first", POLICY).await?;
-    let first = content(&lab, ns, DATA_CLAIM, false).await?;
+    let first = content(&lab, ns, DATA_CLAIM).await?;
     let change = format!("echo changed > /volumes/{DATA_CLAIM}/blob");
     let job = objects::shell_job(ns, "change", &lab.tools_image, &[DATA_CLAIM.to_owned()], &change);
     pods::run(&lab, job, Duration::from_secs(60)).await?;
     scenario.back_up("second", POLICY).await?;
-    let second = content(&lab, ns, DATA_CLAIM, false).await?;
+    let second = content(&lab, ns, DATA_CLAIM).await?;
     assert_ne!(first.entries, second.entries);
 
     let cases = [
@@ -231,11 +231,7 @@ async fn a_claim_is_made_and_stays() -> Result<()> {
         lab.create(restore(ns, name, source, target)).await?;
         let status = completed(&lab, ns, name).await?;
         assert_eq!(status.not_restored.unwrap_or_default().examples, [""; 0]);
-        assert_eq!(
-            content(&lab, ns, name, false).await?.entries,
-            expected.entries,
-            "{name}"
-        );
+        assert_eq!(content(&lab, ns, name).await?.entries, expected.entries, "{name}");
         let made = claim(&lab, ns, name).await?;
         assert_eq!(made.metadata.owner_references, None, "it belongs to nobody");
     }
@@ -258,10 +254,7 @@ async fn a_claim_is_made_and_stays() -> Result<()> {
         (status.phase, reason(&status)),
         (Some(RestorePhase::Failed), "TargetExists")
     );
-    assert_eq!(
-        content(&lab, ns, DATA_CLAIM, false).await?.entries,
-        second.entries
-    );
+    assert_eq!(content(&lab, ns, DATA_CLAIM).await?.entries, second.entries);
     scenario.end().await
 }
 
@@ -301,7 +294,7 @@ async fn without_a_snapshot_it_fails_or_goes_on_as_it_says() -> Result<()> {
         status.resolved.map(|r| r.resolution),
         Some(Resolution::NoSnapshot)
     );
-    assert_eq!(content(&lab, ns, "empty", false).await?.entries, [""; 0]);
+    assert_eq!(content(&lab, ns, "empty").await?.entries, [""; 0]);
     for name in ["fails", "nobody"] {
         let status = ended(&lab, ns, name).await?;
         assert_eq!(
@@ -324,8 +317,8 @@ async fn without_a_snapshot_it_fails_or_goes_on_as_it_says() -> Result<()> {
     scenario.back_up("late", POLICY).await?;
     let status = completed(&lab, ns, "waits").await?;
     assert_eq!(reason(&status), "RestoreSucceeded");
-    let was = content(&lab, ns, DATA_CLAIM, false).await?;
-    assert_eq!(content(&lab, ns, "late", false).await?.entries, was.entries);
+    let was = content(&lab, ns, DATA_CLAIM).await?;
+    assert_eq!(content(&lab, ns, "late").await?.entries, was.entries);
     scenario.end().await
 }
 
@@ -336,7 +329,7 @@ async fn a_held_wave_a_suspended_repository_and_its_members_restore() -> Result<
     };
     let scenario = Scenario::with_repository(&lab, "held", Some(3)).await?;
     let ns = &scenario.namespace;
-    let was = content(&lab, ns, DATA_CLAIM, false).await?;
+    let was = content(&lab, ns, DATA_CLAIM).await?;
     let (_, members) = scenario.seeded("nightly", "Retain", 4).await?;
     scenario.delete_each(&members).await?;
     scenario.held(&members).await?;
@@ -355,7 +348,7 @@ async fn a_held_wave_a_suspended_repository_and_its_members_restore() -> Result<
     ))
     .await?;
     completed(&lab, ns, "rescue").await?;
-    assert_eq!(content(&lab, ns, "rescue", false).await?.entries, was.entries);
+    assert_eq!(content(&lab, ns, "rescue").await?.entries, was.entries);
     scenario.held(&members).await?;
     assert_eq!(
         scenario.count().await?,
@@ -379,7 +372,7 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
     };
     let scenario = Scenario::with_repository(&lab, "populates", None).await?;
     let ns = &scenario.namespace;
-    let was = content(&lab, ns, DATA_CLAIM, false).await?;
+    let was = content(&lab, ns, DATA_CLAIM).await?;
     scenario.back_up("one", POLICY).await?;
     let source = json!({ "fromPolicy": { "name": POLICY } });
     lab.create(restore(ns, "fill", source, json!({ "populator": {} })))
@@ -390,7 +383,7 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
     let status = says(&lab, ns, "fill", "RestoreSucceeded").await?;
     let filled = status.target.and_then(|t| t.pvc_ref).context("a target")?;
     assert_eq!((filled.name.as_str(), filled.uid), ("app", first.uid()));
-    assert_eq!(content(&lab, ns, "app", false).await?.entries, was.entries);
+    assert_eq!(content(&lab, ns, "app").await?.entries, was.entries);
     no_primes(&lab, ns).await?;
 
     // Made anew, as after a namespace came back from Git: it is filled anew, with what is the newest then.
@@ -398,7 +391,7 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
     let job = objects::shell_job(ns, "more", &lab.tools_image, &[DATA_CLAIM.to_owned()], &more);
     pods::run(&lab, job, Duration::from_secs(60)).await?;
     scenario.back_up("two", POLICY).await?;
-    let now = content(&lab, ns, DATA_CLAIM, false).await?;
+    let now = content(&lab, ns, DATA_CLAIM).await?;
     let claims: Api<PersistentVolumeClaim> = lab.api(ns);
     claims.delete("app", &DeleteParams::default()).await?;
     until("the claim to be gone", Duration::from_secs(60), || async {
@@ -413,7 +406,7 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
     lab.create(asking_claim(ns, "app", "fill")).await?;
     let second = claim(&lab, ns, "app").await?;
     assert_ne!(first.uid(), second.uid());
-    assert_eq!(content(&lab, ns, "app", false).await?.entries, now.entries);
+    assert_eq!(content(&lab, ns, "app").await?.entries, now.entries);
     no_primes(&lab, ns).await?;
 
     // Without a snapshot, and told to go on: an empty volume.
@@ -424,7 +417,7 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
         .await?;
     lab.create(asking_claim(ns, "new", "nothing")).await?;
     claim(&lab, ns, "new").await?;
-    assert_eq!(content(&lab, ns, "new", false).await?.entries, [""; 0]);
+    assert_eq!(content(&lab, ns, "new").await?.entries, [""; 0]);
     says(&lab, ns, "nothing", "NoSnapshot").await?;
     no_primes(&lab, ns).await?;
     scenario.end().await

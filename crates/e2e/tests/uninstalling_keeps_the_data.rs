@@ -18,12 +18,13 @@ use kube::core::gvk::GroupVersionKind;
 use kube::discovery::ApiResource;
 use std::time::Duration;
 
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     "Repository",
     "ClusterRepository",
     "SnapshotPolicy",
     "SnapshotSchedule",
     "Snapshot",
+    "Restore",
 ];
 
 /// The definitions of what backs up; those of what only counts stay.

@@ -26,6 +26,9 @@ pub struct RestoreOptions {
     pub owners: bool,
     /// Runs of zeros take no room. Only into a target without files: what is there is not overwritten with zeros.
     pub sparse: bool,
+    /// What may not be set ends the restore, where the engine cannot say afterwards what was not set (Kopia). The others
+    /// go on and say it.
+    pub all_or_fail: bool,
 }
 
 impl Default for RestoreOptions {
@@ -35,6 +38,7 @@ impl Default for RestoreOptions {
             delete_others: false,
             owners: true,
             sparse: false,
+            all_or_fail: false,
         }
     }
 }

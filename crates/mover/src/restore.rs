@@ -137,6 +137,7 @@ pub(crate) fn run(
         delete_others: item.how.delete_others,
         owners: item.how.owners,
         sparse: item.how.sparse && item.how.existing == Existing::Refuse,
+        all_or_fail: item.how.all_or_fail,
     };
     say(&format!("restoring snapshot {id} into {}", to.display()));
     let poster = endpoint.map(|endpoint| Poster::new(endpoint, places));

@@ -1,13 +1,14 @@
 //! Admitted BackupJobs that no record stands for yet (`docs/design.md` 4.4).
 //!
 //! **Promises.** What was admitted counts from the answer on, until its record is written, or until nobody has seen
-//! the job for 90 seconds (another admission plugin may have refused it after us).
+//! the job for 90 seconds (another admission plugin may have refused it after us). A question about one namespace costs
+//! what that namespace has reserved, whatever others have.
 //!
 //! **Assumes.** One leader holds them, in memory; after a takeover the gate refuses for as long as they could live.
 //! Times are of a clock that never goes back.
 
 use super::record::Application;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long an admitted job may stay unseen.
@@ -30,17 +31,35 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reservations {
     by_uid: BTreeMap<String, Reservation>,
+    by_namespace: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Reservations {
     /// Reserves; a second admission of the same object renews the first.
     pub fn reserve(&mut self, reservation: Reservation) {
+        // An object's namespace never changes.
+        let of_namespace = self
+            .by_namespace
+            .entry(reservation.namespace.clone())
+            .or_default();
+        of_namespace.insert(reservation.uid.clone());
         self.by_uid.insert(reservation.uid.clone(), reservation);
+    }
+
+    fn remove(&mut self, uid: &str) -> Option<Reservation> {
+        let removed = self.by_uid.remove(uid)?;
+        if let Some(of_namespace) = self.by_namespace.get_mut(&removed.namespace) {
+            of_namespace.remove(uid);
+            if of_namespace.is_empty() {
+                self.by_namespace.remove(&removed.namespace);
+            }
+        }
+        Some(removed)
     }
 
     /// The job's record is written, or its result is: the reservation has done its work.
     pub fn settle(&mut self, uid: &str) -> bool {
-        self.by_uid.remove(uid).is_some()
+        self.remove(uid).is_some()
     }
 
     /// Ends those that nobody has seen for too long, and returns them.
@@ -51,14 +70,13 @@ impl Reservations {
             .filter(|reservation| now.saturating_sub(reservation.at) >= PATIENCE)
             .map(|reservation| reservation.uid.clone())
             .collect();
-        old.iter().filter_map(|uid| self.by_uid.remove(uid)).collect()
+        old.iter().filter_map(|uid| self.remove(uid)).collect()
     }
 
     /// Those of a namespace.
-    pub fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Reservation> {
-        self.by_uid
-            .values()
-            .filter(move |reservation| reservation.namespace == namespace)
+    pub fn of_namespace<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Reservation> {
+        let uids = self.by_namespace.get(namespace).into_iter().flatten();
+        uids.filter_map(|uid| self.by_uid.get(uid))
     }
 
     /// All of them.

@@ -55,7 +55,7 @@ pub struct Completed {
     pub group: String,
     /// When the snapshot ended.
     pub ended_at: Timestamp,
-    /// `spec.pin`, or pinned in the repository.
+    /// `spec.pin`.
     pub pinned: bool,
     /// Condition `Vanished`: not in the repository any more. Neither counts nor is pruned.
     pub vanished: bool,

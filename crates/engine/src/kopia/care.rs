@@ -69,7 +69,11 @@ fn total(stdout: &str) -> Option<u64> {
 
 /// Flags of `snapshot restore`.
 fn flags(how: &RestoreOptions) -> Vec<&'static str> {
-    let mut flags = vec!["--ignore-permission-errors"];
+    let mut flags = vec![if how.all_or_fail {
+        "--no-ignore-permission-errors"
+    } else {
+        "--ignore-permission-errors"
+    }];
     match how.existing {
         Existing::Replace => flags.extend([
             "--overwrite-files",
@@ -250,6 +254,7 @@ mod tests {
             delete_others: false,
             owners: false,
             sparse: true,
+            all_or_fail: false,
         };
         assert_eq!(
             flags(&how),
@@ -262,6 +267,11 @@ mod tests {
                 "--write-sparse-files"
             ]
         );
+        let strict = RestoreOptions {
+            all_or_fail: true,
+            ..how
+        };
+        assert_eq!(flags(&strict)[0], "--no-ignore-permission-errors");
         assert!(!flags(&RestoreOptions::default()).contains(&"--delete-extra"));
         assert!(flags(&RestoreOptions::default()).contains(&"--write-files-atomically"));
     }

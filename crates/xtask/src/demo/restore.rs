@@ -36,8 +36,8 @@ pub async fn one_that_was_kept(stage: &mut Stage, seeded: &Seeded) -> Result<()>
         .await?;
     let source = &seeded.set.claim;
     let compared = stage.during("comparing every file", async {
-        let was = content(&lab, &ns, source, false).await?;
-        let is = content(&lab, &ns, BACK, false).await?;
+        let was = content(&lab, &ns, source).await?;
+        let is = content(&lab, &ns, BACK).await?;
         ensure!(!was.entries.is_empty(), "the claim {source} holds nothing");
         ensure!(
             was.entries == is.entries,

@@ -1,4 +1,4 @@
-//! The second act, steps f to j: a tenant fills its space, and no deletion of objects empties it.
+//! The second act, steps g to k: a tenant fills its space, and no deletion of objects empties it.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,9 +59,9 @@ pub async fn play(lab: &Lab, shown: &Shown, image: &str, kubectl: Option<&Path>)
     Ok(())
 }
 
-/// Step f: backups until the limit is reached.
+/// Step g: backups until the limit is reached.
 async fn fill(shown: &Shown, tenant: &Tenant) -> Result<()> {
-    say("\nf. Two backups whose driver reports no size, three of 1Mi whose driver does:");
+    say("\ng. Two backups whose driver reports no size, three of 1Mi whose driver does:");
     shown
         .during("backing up", async {
             admitted(tenant, "events-1", UNSIZED, EVENTS, MIB / 2).await?;
@@ -81,7 +81,7 @@ async fn fill(shown: &Shown, tenant: &Tenant) -> Result<()> {
     Ok(())
 }
 
-/// Step g: every Backup goes, and nothing is freed.
+/// Step h: every Backup goes, and nothing is freed.
 async fn delete_all(shown: &Shown, tenant: &Tenant) -> Result<()> {
     let deleted = tenant.delete_backups().await?;
     ensure!(deleted == 5, "{deleted} Backups were recorded, not 5");
@@ -101,12 +101,12 @@ async fn delete_all(shown: &Shown, tenant: &Tenant) -> Result<()> {
         .await?;
     refused(tenant, "control-5").await?;
     say(
-        "\ng. `kubectl delete backups --all`: 5 Backups are gone, the bytes are not. Still 3Mi of 3Mi used, and the next BackupJob is still refused.",
+        "\nh. `kubectl delete backups --all`: 5 Backups are gone, the bytes are not. Still 3Mi of 3Mi used, and the next BackupJob is still refused.",
     );
     Ok(())
 }
 
-/// Step h: a listing of the bucket measures what the driver did not report.
+/// Step i: a listing of the bucket measures what the driver did not report.
 async fn measure(shown: &Shown, tenant: &Tenant, store: &Store) -> Result<()> {
     shown
         .during("waiting for the first listing of the bucket", async {
@@ -114,11 +114,11 @@ async fn measure(shown: &Shown, tenant: &Tenant, store: &Store) -> Result<()> {
             tenant.until_used("4Mi", "5", SOON).await
         })
         .await?;
-    say("\nh. The bucket is listed: the two unsized archives are measured, 4Mi used.");
+    say("\ni. The bucket is listed: the two unsized archives are measured, 4Mi used.");
     Ok(())
 }
 
-/// Step i: an archive is removed behind everybody's back.
+/// Step j: an archive is removed behind everybody's back.
 async fn prune(shown: &Shown, tenant: &Tenant, store: &Store, standins: &Standins) -> Result<()> {
     let path = format!("{}/{DATABASE}/control-1.db", tenant.namespace);
     shown
@@ -131,12 +131,12 @@ async fn prune(shown: &Shown, tenant: &Tenant, store: &Store, standins: &Standin
         })
         .await?;
     say(
-        "\ni. One archive was removed from the bucket behind everybody's back. One listing that misses it changes nothing, the second releases it: 3Mi used.",
+        "\nj. One archive was removed from the bucket behind everybody's back. One listing that misses it changes nothing, the second releases it: 3Mi used.",
     );
     Ok(())
 }
 
-/// Step j: an administrator writes a record off.
+/// Step k: an administrator writes a record off.
 async fn write_off(shown: &Shown, tenant: &Tenant, kubectl: Option<&Path>) -> Result<()> {
     let records = tenant.records().await?;
     let record = records
@@ -164,7 +164,7 @@ async fn write_off(shown: &Shown, tenant: &Tenant, kubectl: Option<&Path>) -> Re
         )
         .await?;
     say(format!(
-        "\nj. An administrator writes a record off:\n   $ {command}\n   {}\n   2Mi used: there is room, and the next BackupJob is admitted.",
+        "\nk. An administrator writes a record off:\n   $ {command}\n   {}\n   2Mi used: there is room, and the next BackupJob is admitted.",
         output.trim().replace('\n', "\n   ")
     ));
     Ok(())

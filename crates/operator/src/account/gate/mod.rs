@@ -147,7 +147,7 @@ impl Gate {
     /// The answer if it does not depend on whether the name exists: that is asked live, which takes a moment.
     fn at_once(&self, request: &Request, name: &str) -> Option<Decision> {
         let mut desk = self.desk();
-        self.settle(&mut desk, |one| one.namespace == request.namespace);
+        self.settle_of_namespace(&mut desk, &request.namespace);
         let decision = self.decision(request, &desk);
         match decision {
             Decision::Admit(_) if !self.books.has_job_named(&request.namespace, name) => {
@@ -160,7 +160,7 @@ impl Gate {
 
     fn decide_and_reserve(&self, request: &Request) -> Decision {
         let mut desk = self.desk();
-        self.settle(&mut desk, |one| one.namespace == request.namespace);
+        self.settle_of_namespace(&mut desk, &request.namespace);
         let decision = self.decision(request, &desk);
         self.reserve(&mut desk, request, &decision);
         decision
@@ -168,15 +168,17 @@ impl Gate {
 
     /// Settles those of these reservations that the ledger has: they are its own to count, or a run that has just ended
     /// would count twice.
-    fn settle(&self, desk: &mut Reservations, these: impl Fn(&Reservation) -> bool) {
-        let recorded: Vec<String> = desk
-            .all()
-            .filter(|one| these(one) && self.books.job(&one.uid) == JobSeen::Recorded)
-            .map(|one| one.uid.clone())
-            .collect();
-        for uid in recorded {
-            desk.settle(&uid);
+    fn settle(&self, desk: &mut Reservations, these: Vec<String>) {
+        for uid in these {
+            if self.books.job(&uid) == JobSeen::Recorded {
+                desk.settle(&uid);
+            }
         }
+    }
+
+    fn settle_of_namespace(&self, desk: &mut Reservations, namespace: &str) {
+        let these = desk.of_namespace(namespace).map(|one| one.uid.clone()).collect();
+        self.settle(desk, these);
     }
 
     fn decision(&self, request: &Request, desk: &Reservations) -> Decision {

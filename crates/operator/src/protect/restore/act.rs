@@ -43,6 +43,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
         Step::Finish(reason, message) => finish::end(ctx, facts, reason, &message, now).await,
         Step::Begin(claim) => begin(ctx, facts, &claim, now).await,
         Step::Forget => {
+            ctx.results.progress().forget(&job::run(&facts.view));
             let message = "The claim that was being filled is gone. Waiting for another one.";
             report::write(ctx, facts, |status| {
                 let conditions = std::mem::take(&mut status.conditions);
@@ -91,6 +92,7 @@ pub(super) fn after(d: SignedDuration) -> Next {
 
 /// A claim asks: everything of an earlier one is forgotten, the snapshot among it.
 async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> Result<Next, Error> {
+    ctx.results.progress().forget(&job::run(&facts.view));
     let before = facts.filling().is_some();
     let message = format!("Claim {} asks to be filled.", claim.name);
     report::write(ctx, facts, |status| {
@@ -126,6 +128,7 @@ async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> R
 }
 
 async fn pin(ctx: &Context, facts: &Facts, resolved: ResolvedRestore, now: Timestamp) -> Result<Next, Error> {
+    ctx.results.progress().forget(&job::run(&facts.view));
     let message = match &resolved.kopia_snapshot_id {
         Some(id) => format!("It is snapshot {id}."),
         None => "There is no snapshot; the target is left as it is.".to_owned(),
@@ -269,6 +272,7 @@ async fn retry(
     next: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Next, Error> {
+    ctx.results.progress().forget(&job::run(&facts.view));
     let attempts = facts
         .view
         .status
