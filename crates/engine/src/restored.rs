@@ -13,6 +13,9 @@ pub enum Existing {
     Replace,
     /// They stay as they are.
     Keep,
+    /// One that the snapshot has too ends the restore: nothing was there when it began. Looked at before anything is
+    /// written (restic's format), or file by file (Kopia).
+    Refuse,
 }
 
 /// How files are written.

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// `maintenance info --json`.
@@ -86,6 +87,7 @@ fn flags(how: &RestoreOptions) -> Vec<&'static str> {
             "--no-overwrite-files",
             "--no-overwrite-symlinks",
         ]),
+        Existing::Refuse => flags.extend(["--no-overwrite-files", "--no-overwrite-symlinks"]),
     }
     let when = [
         (how.delete_others, "--delete-extra"),
@@ -98,18 +100,31 @@ fn flags(how: &RestoreOptions) -> Vec<&'static str> {
     flags
 }
 
-/// A link below `root` that leads to a directory.
-fn link_to_a_directory(root: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(root).ok()?.flatten();
-    entries
-        .filter_map(|entry| {
-            let (kind, path) = (entry.file_type().ok()?, entry.path());
-            if kind.is_dir() {
-                return link_to_a_directory(&path);
-            }
-            (kind.is_symlink() && path.is_dir()).then_some(path)
-        })
-        .next()
+/// A link below `root` that leads to a directory, or to what is not there: a directory may be by the time it is
+/// written through. An absent `root` has none.
+fn link_to_a_directory(root: &Path) -> Result<Option<PathBuf>, (PathBuf, io::Error)> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |cause| (path, cause)
+    };
+    let entries = match fs::read_dir(root) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(at(root))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(at(root))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(at(&path))?;
+        if kind.is_dir()
+            && let Some(found) = link_to_a_directory(&path)?
+        {
+            return Ok(Some(found));
+        }
+        if kind.is_symlink() && fs::metadata(&path).map_or(true, |led_to| led_to.is_dir()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Of the line `Restored 2 files, 2 directories and 0 symbolic links (200 KB).`
@@ -152,14 +167,25 @@ impl Connection {
         let bytes = known.sizes.map_or(0, |sizes| sizes.size_bytes);
         meter.set_total(bytes);
         let to = std::path::absolute(to).map_err(|cause| EngineError::not_restored(cause.to_string()))?;
-        if !how.sparse
-            && let Some(link) = link_to_a_directory(&to)
-        {
+        let links = if how.sparse {
+            Ok(None)
+        } else {
+            link_to_a_directory(&to)
+        };
+        let link = links.map_err(|(path, cause)| {
+            EngineError::new(
+                ErrorClass::Failed,
+                WHAT,
+                format!("{} cannot be searched for links: {cause}", path.display()),
+                "Let the mover's user read the target, or restore into an empty volume",
+            )
+        })?;
+        if let Some(link) = link {
             return Err(EngineError::new(
                 ErrorClass::Failed,
                 WHAT,
                 format!(
-                    "{} is a link to a directory, and the program would write through it",
+                    "{} is a link to a directory or to nothing, and the program would write through it",
                     link.display()
                 ),
                 "Remove the link, or restore into an empty volume",
@@ -280,13 +306,18 @@ mod tests {
     fn a_link_to_a_directory_is_found_wherever_it_is() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("deep/er")).unwrap();
-        std::os::unix::fs::symlink("er", dir.path().join("deep/dangling-or-file")).unwrap();
+        let find = |path: &Path| link_to_a_directory(path).unwrap();
+        std::os::unix::fs::symlink("er", dir.path().join("deep/link")).unwrap();
+        assert!(find(dir.path()).unwrap().ends_with("deep/link"));
         fs::remove_dir(dir.path().join("deep/er")).unwrap();
-        assert_eq!(link_to_a_directory(dir.path()), None);
-        fs::create_dir(dir.path().join("deep/er")).unwrap();
-        let found = link_to_a_directory(dir.path()).unwrap();
-        assert!(found.ends_with("deep/dangling-or-file"));
-        assert_eq!(link_to_a_directory(&dir.path().join("absent")), None);
+        assert!(find(dir.path()).is_some(), "to nothing yet");
+        fs::write(dir.path().join("deep/er"), "").unwrap();
+        assert_eq!(find(dir.path()), None, "a file's name is replaced");
+        assert_eq!(find(&dir.path().join("absent")), None);
+        assert!(
+            link_to_a_directory(&dir.path().join("deep/er")).is_err(),
+            "not a directory"
+        );
     }
 
     #[test]

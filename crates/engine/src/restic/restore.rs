@@ -123,6 +123,9 @@ impl Connection {
         if how.existing == Existing::Replace && !single {
             clear_the_way(nodes.clone(), to, how.delete_others)?;
         }
+        if how.existing == Existing::Refuse && !single {
+            nothing_is_there(nodes.clone(), to)?;
+        }
         let keep = how.existing == Existing::Keep && !single;
         if keep {
             no_link_is_followed(nodes.clone(), to)?;
@@ -182,11 +185,34 @@ fn no_link_is_followed(nodes: impl Iterator<Item = Entry>, to: &Path) -> Result<
     Ok(())
 }
 
-/// Removes what a file could be written through, or could not be written over.
+/// Nothing that is there is overwritten.
+fn nothing_is_there(nodes: impl Iterator<Item = Entry>, to: &Path) -> Result<(), EngineError> {
+    for entry in nodes {
+        let (path, node) = entry.map_err(|e| failed(WHAT, &e))?;
+        let path = to.join(path);
+        if there(&path)?.is_some_and(|found| !(node.is_dir() && found.is_dir())) {
+            return Err(in_the_way(&path, "appeared in the target, which was empty"));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a file could be written through, or could not be written over. All of it is looked at before the first
+/// is removed.
 fn clear_the_way(
+    nodes: impl Iterator<Item = Entry> + Clone,
+    to: &Path,
+    delete_others: bool,
+) -> Result<(), EngineError> {
+    what_is_in_the_way(nodes.clone(), to, delete_others, |_| Ok(()))?;
+    what_is_in_the_way(nodes, to, delete_others, |path| fs::remove_file(path))
+}
+
+fn what_is_in_the_way(
     nodes: impl Iterator<Item = Entry>,
     to: &Path,
     delete_others: bool,
+    remove: impl Fn(&Path) -> io::Result<()>,
 ) -> Result<(), EngineError> {
     for entry in nodes {
         let (path, node) = entry.map_err(|e| failed(WHAT, &e))?;
@@ -216,7 +242,7 @@ fn clear_the_way(
             && found.nlink() == 1
             && found.mode() & 0o200 != 0;
         if !same {
-            fs::remove_file(&path).map_err(|cause| not_writable(&path, &cause))?;
+            remove(&path).map_err(|cause| not_writable(&path, &cause))?;
         }
     }
     Ok(())
@@ -322,7 +348,38 @@ fn posix_mode(go: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use rustic_core::repofile::Metadata;
+
+    fn entry(name: &str, node_type: NodeType) -> Entry {
+        let node = Node::new_node(std::ffi::OsStr::new(name), node_type, Metadata::default());
+        Ok((PathBuf::from(name), node))
+    }
+
+    #[test]
+    fn nothing_is_removed_when_something_else_ends_the_restore() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join("a")).unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        let nodes = || ["a", "b"].map(|name| entry(name, NodeType::File));
+        let all: Vec<_> = nodes().map(Result::unwrap).into();
+        let again = all.into_iter().map(Ok);
+        assert!(clear_the_way(again.clone(), dir.path(), false).is_err());
+        assert!(dir.path().join("a").is_symlink(), "still there");
+        clear_the_way(again, dir.path(), true).unwrap();
+        assert!(!dir.path().join("a").is_symlink(), "out of the way");
+    }
+
+    #[test]
+    fn what_appeared_in_an_empty_target_ends_the_restore() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        let nodes = || [entry("folder", NodeType::Dir), entry("file", NodeType::File)].into_iter();
+        nothing_is_there(nodes(), dir.path()).unwrap();
+        fs::write(dir.path().join("file"), "somebody's").unwrap();
+        assert!(nothing_is_there(nodes(), dir.path()).is_err());
+    }
 
     #[test]
     fn modes_are_read_as_posix_has_them() {

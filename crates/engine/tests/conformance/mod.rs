@@ -502,6 +502,13 @@ pub fn a_restore_does_with_existing_files_what_it_is_told(engine: &dyn Engine) {
     let kept = repository.restore(&taken[0].id, &target, &keep, &Meter::default());
     assert!(kept.is_ok() || class(kept) == ErrorClass::Failed);
     assert_eq!(fs::read(target.join("a")).unwrap(), b"mine");
+    let refuse = RestoreOptions {
+        existing: Existing::Refuse,
+        ..RestoreOptions::default()
+    };
+    let refused = repository.restore(&taken[0].id, &target, &refuse, &Meter::default());
+    assert_eq!(class(refused), ErrorClass::Failed);
+    assert_eq!(fs::read(target.join("a")).unwrap(), b"mine");
     let restored = restore(&exact);
     assert_eq!(tree(&target), was);
     let files = was.values().filter(|(mode, _)| mode & 0o170_000 == 0o100_000);
