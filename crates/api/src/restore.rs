@@ -268,6 +268,9 @@ pub struct RestoreStatus {
     /// Where it goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetStatus>,
+    /// UIDs of the claims that this generation is done with, well or not, as long as they exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended_claims: Vec<String>,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<RestoreProgress>,
@@ -370,6 +373,9 @@ pub struct TargetStatus {
     /// The claim that is filled in its place, until the volume is handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pvc_prime: Option<String>,
+    /// The volume that was filled; recorded before it is handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
 }
 
 /// A claim and which one of that name.

@@ -3,7 +3,8 @@
 //! **Promises.** The repository is only read. Only a snapshot of the source that was recorded is restored, whatever id
 //! it has by now. Into a target that holds files nothing is written unless the work document says what becomes of
 //! them; what an earlier try of the same restore left is no obstacle. Everything that could not be set is a line on
-//! standard output, and counted in the answer. Progress is told on the way; if nobody answers, the work goes on.
+//! standard output, and counted in the answer. A record that cannot be read is never taken for an absent snapshot, and
+//! a target that holds a repository is not written to. Progress is told on the way; if nobody answers, the work goes on.
 //!
 //! **Assumes.** Nobody else writes to the target meanwhile.
 
@@ -20,6 +21,7 @@ use holdfast_protocol::restore::{
     EXAMPLES_LIMIT, Existing, Found, NotSet, Progress, Refused, RestoreAnswer, RestoreItem, Wanted, example,
 };
 use holdfast_protocol::work::{ResultsEndpoint, Source};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,10 @@ const PATHS: usize = 10;
 const OWN_FOLDER: &str = "lost+found";
 /// Begins the name of the file that says whose unfinished work is in the target.
 const MARKER: &str = ".holdfast-restore-";
+/// Begins the name of the file that every repository of Kopia has.
+const KOPIA_FORMAT: &str = "kopia.repository";
+/// What every repository in restic's format has.
+const RESTIC_PARTS: [&str; 3] = ["config", "keys", "snapshots"];
 
 /// Looks up which snapshot it is.
 pub(crate) fn resolve(
@@ -43,7 +49,10 @@ pub(crate) fn resolve(
     cluster: &str,
     wanted: &Wanted,
 ) -> Result<OperationResult, Failed> {
-    let listing = repository.list()?;
+    resolve_in(&repository.list()?, cluster, wanted)
+}
+
+fn resolve_in(listing: &Listing, cluster: &str, wanted: &Wanted) -> Result<OperationResult, Failed> {
     let answer = |found: Option<&SnapshotInfo>, of_identity: usize, paths: Vec<String>| {
         let found = found.map(|info| Found {
             snapshot_id: info.id.clone(),
@@ -70,8 +79,13 @@ pub(crate) fn resolve(
     if let Some(id) = &wanted.snapshot_id {
         let all: Vec<&SnapshotInfo> = listing.snapshots.iter().filter(of_identity).collect();
         let found = all.iter().find(|info| info.id == *id).copied();
+        if found.is_none() {
+            all_readable(listing)?;
+        }
         return Ok(answer(found, all.len(), Vec::new()));
     }
+    // The one that is wanted may be among those.
+    all_readable(listing)?;
     let candidates: Vec<Candidate> = listing.snapshots.iter().map(candidate).collect();
     let wanted = holdfast_core::restore::Wanted {
         username: wanted.username.clone(),
@@ -89,6 +103,21 @@ pub(crate) fn resolve(
             answer(None, count, paths.into_iter().take(PATHS).collect())
         }
     })
+}
+
+/// What cannot be read now may be a snapshot that is asked for: it is no answer that there is none.
+fn all_readable(listing: &Listing) -> Result<(), Failed> {
+    match listing.unreadable.as_slice() {
+        [] => Ok(()),
+        [first, ..] => {
+            let message = format!(
+                "{} records of snapshots cannot be read, the first is {first}, so that it is not known which snapshot \
+                 it is. Repair the repository's storage, or name a snapshot that can be read",
+                listing.unreadable.len()
+            );
+            Err(failure(FailureClass::BackendUnreachable, message).into())
+        }
+    }
 }
 
 fn candidate(info: &SnapshotInfo) -> Candidate {
@@ -119,20 +148,15 @@ pub(crate) fn run(
     places: &Places,
 ) -> Result<OperationResult, Failed> {
     let to = Path::new(&item.to);
-    let listing = repository.list()?;
-    let Some(id) = find(&listing, item, ids) else {
-        let message = format!(
-            "there is no snapshot {} of {} in the repository: it was deleted since. Restore another one",
-            item.snapshot_id, item.source.path
-        );
-        return Err(refused(Refused::SnapshotNotFound, message));
-    };
-    let marker = prepare(to, item)?;
+    let id = pick(&repository.list()?, item, ids)?;
+    let Prepared { marker, resumed } = prepare(to, item)?;
     let how = RestoreOptions {
         existing: match item.how.existing {
             Existing::Keep => There::Keep,
-            // With a marker there is nothing but what an earlier try of ours left.
-            Existing::Refuse | Existing::Replace => There::Replace,
+            Existing::Replace => There::Replace,
+            // With an older marker there is nothing but what an earlier try of ours left.
+            Existing::Refuse if resumed => There::Replace,
+            Existing::Refuse => There::Refuse,
         },
         delete_others: item.how.delete_others,
         owners: item.how.owners,
@@ -208,6 +232,21 @@ fn refused(why: Refused, message: String) -> Failed {
     }
 }
 
+/// The snapshot that was recorded, if it is surely there.
+fn pick(listing: &Listing, item: &RestoreItem, ids: Ids) -> Result<String, Failed> {
+    if let Some(id) = find(listing, item, ids) {
+        return Ok(id);
+    }
+    if ids == Ids::MayChange || listing.unreadable.contains(&item.snapshot_id) {
+        all_readable(listing)?;
+    }
+    let message = format!(
+        "there is no snapshot {} of {} in the repository: it was deleted since. Restore another one",
+        item.snapshot_id, item.source.path
+    );
+    Err(refused(Refused::SnapshotNotFound, message))
+}
+
 /// The snapshot by its id, or the only one of the same source and start where ids may change.
 fn find(listing: &Listing, item: &RestoreItem, ids: Ids) -> Option<String> {
     let of_source = |info: &&SnapshotInfo| source_of(info) == item.source;
@@ -228,8 +267,25 @@ fn find(listing: &Listing, item: &RestoreItem, ids: Ids) -> Option<String> {
     }
 }
 
+/// A target that may be written to.
+#[derive(Debug)]
+struct Prepared {
+    /// The file that says that it is ours.
+    marker: Option<PathBuf>,
+    /// It was there before: an earlier try left off here.
+    resumed: bool,
+}
+
+fn is_repository(names: &[OsString], to: &Path) -> bool {
+    let kopia = names
+        .iter()
+        .any(|name| name.to_string_lossy().starts_with(KOPIA_FORMAT));
+    let restic = RESTIC_PARTS.iter().all(|part| to.join(part).exists());
+    kopia || restic
+}
+
 /// Proves that the target may be written to, and marks it as ours where it was empty.
-fn prepare(to: &Path, item: &RestoreItem) -> Result<Option<PathBuf>, Failed> {
+fn prepare(to: &Path, item: &RestoreItem) -> Result<Prepared, Failed> {
     let unwritable = |cause: &io::Error| {
         let message = format!(
             "the target {} cannot be written: {cause}. Check that the volume is mounted and writable for the mover's \
@@ -238,24 +294,32 @@ fn prepare(to: &Path, item: &RestoreItem) -> Result<Option<PathBuf>, Failed> {
         );
         Failed::from(failure(FailureClass::OperationFailed, message))
     };
-    match item.how.existing {
-        Existing::Replace | Existing::Keep => return Ok(None),
-        Existing::Refuse if item.how.delete_others => return Ok(None),
-        Existing::Refuse => {}
-    }
-    let marker = to.join(format!("{MARKER}{}", item.uid));
-    let mut first = None;
+    let mut names = Vec::new();
     for entry in fs::read_dir(to).map_err(|cause| unwritable(&cause))? {
-        let name = entry.map_err(|cause| unwritable(&cause))?.file_name();
-        if marker.file_name() == Some(name.as_os_str()) {
-            say("an earlier try of this restore left off here; going on");
-            return Ok(Some(marker));
-        }
-        if name != OWN_FOLDER {
-            first = Some(name.to_string_lossy().into_owned());
-        }
+        names.push(entry.map_err(|cause| unwritable(&cause))?.file_name());
     }
-    if let Some(name) = first {
+    let empty = item.how.existing == Existing::Refuse && !item.how.delete_others;
+    let marker = to.join(format!("{MARKER}{}", item.uid));
+    if empty && names.iter().any(|name| marker.file_name() == Some(name)) {
+        say("an earlier try of this restore left off here; going on");
+        return Ok(Prepared {
+            marker: Some(marker),
+            resumed: true,
+        });
+    }
+    if is_repository(&names, to) {
+        let message = "the target holds a repository, which may be the only copy of backups. Nothing was written. \
+                       Restore to another claim, or empty the volume if the repository is not needed";
+        return Err(refused(Refused::TargetIsRepository, message.to_owned()));
+    }
+    if !empty {
+        return Ok(Prepared {
+            marker: None,
+            resumed: false,
+        });
+    }
+    if let Some(name) = names.iter().find(|name| *name != OWN_FOLDER) {
+        let name = name.to_string_lossy();
         let message = format!(
             "the target holds files already, among them {name:?}, and nothing says what is to become of them. Nothing \
              was written. Set spec.options.overwriteFiles or skipExisting on a new Restore, or empty the volume"
@@ -263,7 +327,10 @@ fn prepare(to: &Path, item: &RestoreItem) -> Result<Option<PathBuf>, Failed> {
         return Err(refused(Refused::TargetNotEmpty, message));
     }
     fs::write(&marker, "A restore by Holdfast is not finished.\n").map_err(|cause| unwritable(&cause))?;
-    Ok(Some(marker))
+    Ok(Prepared {
+        marker: Some(marker),
+        resumed: false,
+    })
 }
 
 /// Tells the progress now and then while `work` goes on.
@@ -378,13 +445,133 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_cannot_be_read_is_no_absent_snapshot() {
+        let mut listing = Listing {
+            snapshots: vec![info("a", "/a", 1)],
+            unreadable: vec!["bad".to_owned()],
+        };
+        let wanted = |id: Option<&str>| Wanted {
+            username: "p".to_owned(),
+            hostname: "n".to_owned(),
+            path: Some("/a".to_owned()),
+            snapshot_id: id.map(str::to_owned),
+            offset: 0,
+            as_of: None,
+        };
+        let found = |listing: &Listing, id: Option<&str>| match resolve_in(listing, "c", &wanted(id)) {
+            Ok(OperationResult::Restore(RestoreAnswer::Resolved { found, .. })) => {
+                Ok(found.map(|found| found.snapshot_id))
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(failed) => Err(failed.failure.class),
+        };
+        let a = Some("a".to_owned());
+        let away = FailureClass::BackendUnreachable;
+        assert_eq!(found(&listing, Some("a")), Ok(a.clone()), "read by its id");
+        assert_eq!(found(&listing, Some("bad")), Err(away));
+        assert_eq!(found(&listing, None), Err(away), "a newer one may be there");
+        let picked = |listing: &Listing, id: &str, ids: Ids| {
+            pick(listing, &item(id, None), ids).map_err(|failed| (failed.failure.class, failed.result))
+        };
+        let why = Refused::SnapshotNotFound;
+        let gone = (
+            FailureClass::OperationFailed,
+            Box::new(OperationResult::Restore(RestoreAnswer::Refused { why })),
+        );
+        assert_eq!(picked(&listing, "a", Ids::Fixed), Ok("a".to_owned()));
+        let unknown = (away, Box::new(OperationResult::None));
+        assert_eq!(picked(&listing, "bad", Ids::Fixed), Err(unknown.clone()));
+        assert_eq!(picked(&listing, "gone", Ids::MayChange), Err(unknown));
+        assert_eq!(picked(&listing, "gone", Ids::Fixed), Err(gone.clone()));
+        listing.unreadable.clear();
+        assert_eq!(picked(&listing, "gone", Ids::MayChange), Err(gone));
+        assert_eq!(
+            (found(&listing, None), found(&listing, Some("bad"))),
+            (Ok(a), Ok(None))
+        );
+    }
+
+    #[test]
+    fn files_that_are_restored_are_not_tried_again_for_what_could_not_be_set() {
+        let restored = Restored {
+            unset: Some(vec![Unset {
+                path: "a".to_owned(),
+                what: What::Time,
+            }]),
+            ..Restored::default()
+        };
+        let Err(failed) = answer("s".to_owned(), restored, true) else {
+            panic!("not all is set");
+        };
+        let mut outcome = holdfast_protocol::outcome::Outcome {
+            version: holdfast_protocol::VERSION,
+            unique_id: None,
+            error: Some(failed.failure),
+            result: *failed.result,
+        };
+        assert!(crate::run::confirmed(&outcome), "the letter says what is missing");
+        outcome.result = OperationResult::Restore(RestoreAnswer::Refused {
+            why: Refused::TargetNotEmpty,
+        });
+        assert!(!crate::run::confirmed(&outcome));
+    }
+
+    #[test]
+    fn a_target_that_holds_a_repository_is_never_written_to() {
+        let is_refused = |path: &Path, how: Existing, delete_others: bool| {
+            let mut item = item("a", None);
+            item.how.existing = how;
+            item.how.delete_others = delete_others;
+            let why = RestoreAnswer::Refused {
+                why: Refused::TargetIsRepository,
+            };
+            prepare(path, &item).is_err_and(|failed| *failed.result == OperationResult::Restore(why))
+        };
+        let all = [
+            (Existing::Refuse, false),
+            (Existing::Keep, false),
+            (Existing::Replace, false),
+            (Existing::Replace, true),
+        ];
+        for format in ["kopia.repository.f", "kopia.repository"] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join(format), "").unwrap();
+            for (how, delete_others) in all {
+                assert!(is_refused(dir.path(), how, delete_others), "{format} {how:?}");
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("config"), "").unwrap();
+        fs::create_dir(dir.path().join("keys")).unwrap();
+        assert!(
+            !is_refused(dir.path(), Existing::Replace, true),
+            "an application's own files"
+        );
+        fs::create_dir(dir.path().join("snapshots")).unwrap();
+        for (how, delete_others) in all {
+            assert!(is_refused(dir.path(), how, delete_others), "{how:?}");
+        }
+    }
+
+    #[test]
+    fn what_of_our_own_looks_like_a_repository_is_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let item = item("a", None);
+        assert!(prepare(dir.path(), &item).is_ok());
+        fs::write(dir.path().join("kopia.repository.f"), "restored by the first try").unwrap();
+        assert!(prepare(dir.path(), &item).ok().unwrap().resumed);
+    }
+
+    #[test]
     fn a_target_with_files_is_refused_unless_it_is_our_own_unfinished_work() {
         let dir = tempfile::tempdir().unwrap();
         let item = item("a", None);
         fs::create_dir(dir.path().join(OWN_FOLDER)).unwrap();
-        let marker = prepare(dir.path(), &item).ok().flatten().unwrap();
+        let fresh = prepare(dir.path(), &item).ok().unwrap();
+        assert!(!fresh.resumed, "nothing of ours is there to be replaced");
+        let marker = fresh.marker.unwrap();
         fs::write(dir.path().join("half"), "x").unwrap();
-        assert!(prepare(dir.path(), &item).is_ok(), "tried again");
+        assert!(prepare(dir.path(), &item).ok().unwrap().resumed, "tried again");
         fs::remove_file(&marker).unwrap();
         let Err(failed) = prepare(dir.path(), &item) else {
             panic!("refused");

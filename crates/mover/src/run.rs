@@ -11,6 +11,7 @@ use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
 use holdfast_protocol::letters::{self, Letter};
 use holdfast_protocol::outcome::{Failure, FailureClass, OperationResult, Outcome};
+use holdfast_protocol::restore::RestoreAnswer;
 use holdfast_protocol::work::{EngineKind, Operation, WorkDocument};
 use std::io::Write;
 use std::path::Path;
@@ -65,7 +66,8 @@ pub(crate) fn say(line: &str) {
     }
 }
 
-/// Whether everything asked for is confirmed, which is exit code 0.
+/// Whether another try is to be spared, which is exit code 0: everything asked for is confirmed, or files are restored
+/// and something of them could not be set. Another try would find them, and could set no more.
 pub(crate) fn confirmed(outcome: &Outcome) -> bool {
     let batch = match &outcome.result {
         OperationResult::Batch { missing: _, letters } => letters::read(letters, letters.chars().count())
@@ -76,7 +78,11 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
         | OperationResult::Listed { .. }
         | OperationResult::Restore(_) => true,
     };
-    outcome.error.is_none() && batch
+    let restored = matches!(
+        outcome.result,
+        OperationResult::Restore(RestoreAnswer::Restored { .. })
+    );
+    (outcome.error.is_none() && batch) || restored
 }
 
 /// Does what the work document asks.

@@ -123,6 +123,8 @@ pub enum Refused {
     SnapshotNotFound,
     /// The target holds files.
     TargetNotEmpty,
+    /// The target holds a repository.
+    TargetIsRepository,
     /// Written by a newer mover.
     #[serde(other)]
     Unknown,

@@ -74,6 +74,8 @@ pub enum Reason {
     TargetExists,
     /// The target holds files.
     TargetNotEmpty,
+    /// The target is where a repository is kept.
+    TargetIsRepository,
     /// The repository is another one than was recorded.
     RepositoryReplaced,
     /// Something could not be set that had to be.
@@ -86,7 +88,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -116,6 +118,7 @@ impl Reason {
         Self::IdentityNotAllowed,
         Self::TargetExists,
         Self::TargetNotEmpty,
+        Self::TargetIsRepository,
         Self::RepositoryReplaced,
         Self::NotAllSet,
         Self::RestoreFailed,
@@ -258,7 +261,7 @@ impl Reason {
             Self::SnapshotMissing => (
                 "SnapshotMissing",
                 Failed,
-                "There is no such snapshot, and `onMissingSnapshot` is Fail.",
+                "There is no such snapshot, and `onMissingSnapshot` is Fail; or the one that was recorded is not in the repository any more.",
             ),
             Self::AmbiguousIdentity => (
                 "AmbiguousIdentity",
@@ -279,6 +282,11 @@ impl Reason {
                 "TargetNotEmpty",
                 Failed,
                 "The target holds files, and none of `spec.options.overwriteFiles`, `skipExisting` and `enableFileDeletion` says what is to become of them. Nothing was written.",
+            ),
+            Self::TargetIsRepository => (
+                "TargetIsRepository",
+                Failed,
+                "A Repository of the namespace or a ClusterRepository keeps its repository on the target's claim, or the target holds a repository. Nothing was written. Restore to another claim.",
             ),
             Self::RepositoryReplaced => (
                 "RepositoryReplaced",

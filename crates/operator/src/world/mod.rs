@@ -92,6 +92,14 @@ impl World {
         self.read().repositories.get(key).cloned()
     }
 
+    /// The first repository object, by its key, that `is` says yes to.
+    #[must_use]
+    pub fn repository_that(&self, is: impl Fn(&RepositoryView) -> bool) -> Option<Arc<RepositoryView>> {
+        let state = self.read();
+        let those = state.repositories.values().filter(|view| is(view));
+        those.min_by(|a, b| a.key.cmp(&b.key)).cloned()
+    }
+
     /// A policy.
     #[must_use]
     pub fn policy(&self, key: &ObjectKey) -> Option<Arc<SnapshotPolicy>> {

@@ -10,9 +10,9 @@ use crate::jobs::outcome::{JobFact, Read};
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
-use crate::world::views::RepositoryView;
+use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::names;
-use holdfast_api::restore::{BoundClaim, ResolvedRestore, RestoreProgress, TargetStatus};
+use holdfast_api::restore::{BoundClaim, ResolvedRestore, RestoreProgress, RestoreStatus, TargetStatus};
 use holdfast_api::snapshot::{JobStatus, Timing};
 use holdfast_core::backoff;
 use holdfast_core::restore::{Reason, room_for};
@@ -23,6 +23,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, PostParams, PropagationPolicy};
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a running Job's progress is read.
@@ -44,15 +45,34 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
         Step::Begin(claim) => begin(ctx, facts, &claim, now).await,
         Step::Forget => {
             ctx.results.progress().forget(&job::run(&facts.view));
+            // With them goes the claim that one of them owns.
+            remove_all(ctx, &jobs_of(ctx, facts)).await?;
             let message = "The claim that was being filled is gone. Waiting for another one.";
             report::write(ctx, facts, |status| {
-                let conditions = std::mem::take(&mut status.conditions);
-                *status = Default::default();
-                status.conditions = conditions;
+                begin_anew(status, facts);
                 report::say(status, facts, Reason::WaitingForClaim, message, now);
             })
             .await?;
             Ok(Next::After(PACE))
+        }
+        Step::Remove(jobs) => {
+            remove_all(ctx, &jobs).await?;
+            Ok(Next::After(Duration::from_secs(2)))
+        }
+        Step::StartOver => {
+            ctx.results.progress().forget(&job::run(&facts.view));
+            report::write(ctx, facts, |status| {
+                let target = status.target.take().filter(|_| facts.populates());
+                begin_anew(status, facts);
+                status.target = target.map(|target| TargetStatus {
+                    pvc_prime: None,
+                    ..target
+                });
+                let message = "The spec was edited: what was recorded for the old one is forgotten.";
+                report::say(status, facts, Reason::Resolving, message, now);
+            })
+            .await?;
+            Ok(Next::Settled)
         }
         Step::Pin(resolved) => pin(ctx, facts, *resolved, now).await,
         Step::Ask(asks, repository) => {
@@ -90,21 +110,34 @@ pub(super) fn after(d: SignedDuration) -> Next {
     Next::After(d.max(Duration::from_millis(200)))
 }
 
+/// Forgets everything but what is said, and which claims this generation is done with.
+pub(super) fn begin_anew(status: &mut RestoreStatus, facts: &Facts) {
+    let conditions = std::mem::take(&mut status.conditions);
+    let mut ended = std::mem::take(&mut status.ended_claims);
+    if facts.is_edited() {
+        ended.clear();
+    }
+    *status = RestoreStatus {
+        conditions,
+        ended_claims: ended,
+        source_kind: status.source_kind.take(),
+        ..RestoreStatus::default()
+    };
+}
+
 /// A claim asks: everything of an earlier one is forgotten, the snapshot among it.
 async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> Result<Next, Error> {
     ctx.results.progress().forget(&job::run(&facts.view));
     let before = facts.filling().is_some();
     let message = format!("Claim {} asks to be filled.", claim.name);
     report::write(ctx, facts, |status| {
-        let conditions = std::mem::take(&mut status.conditions);
-        *status = Default::default();
-        status.conditions = conditions;
+        begin_anew(status, facts);
         status.target = Some(TargetStatus {
             pvc_ref: Some(BoundClaim {
                 name: claim.name.clone(),
                 uid: Some(claim.uid.clone()),
             }),
-            pvc_prime: None,
+            ..TargetStatus::default()
         });
         report::say(status, facts, Reason::Resolving, &message, now);
     })
@@ -144,7 +177,7 @@ async fn pin(ctx: &Context, facts: &Facts, resolved: ResolvedRestore, now: Times
                     name: job::target(&facts.view),
                     uid: None,
                 }),
-                pvc_prime: None,
+                ..TargetStatus::default()
             });
         }
         report::say(status, facts, Reason::Restoring, &message, now);
@@ -303,24 +336,33 @@ async fn retry(
 
 /// Removes the Job of the stage, and with it the claim that it owns.
 pub(super) async fn remove(ctx: &Context, facts: &Facts) -> Result<(), Error> {
-    let Some(job) = facts
-        .job
-        .as_ref()
-        .filter(|j| j.job.metadata.deletion_timestamp.is_none())
-    else {
-        return Ok(());
-    };
-    ctx.leadership.guard()?;
-    let key = job.job.key();
-    let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    write::delete(
-        &api,
-        &key.name,
-        job.job.uid(),
-        None,
-        PropagationPolicy::Background,
-    )
-    .await?;
+    match &facts.job {
+        Some(job) => remove_all(ctx, &[Arc::clone(&job.job)]).await,
+        None => Ok(()),
+    }
+}
+
+/// Every Job of this Restore.
+pub(super) fn jobs_of(ctx: &Context, facts: &Facts) -> Vec<Arc<JobView>> {
+    ctx.world
+        .jobs_of(facts.view.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// Removes Jobs, and with them the claims that they own. Each stays until its pods are gone: while it is there, a pod
+/// may still write.
+pub(super) async fn remove_all(ctx: &Context, jobs: &[Arc<JobView>]) -> Result<(), Error> {
+    for job in jobs {
+        if job.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        ctx.leadership.guard()?;
+        let key = job.key();
+        let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
+        match write::delete(&api, &key.name, job.uid(), None, PropagationPolicy::Foreground).await {
+            Ok(()) | Err(WriteError::Gone) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(())
 }
 

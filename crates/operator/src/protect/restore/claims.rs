@@ -1,7 +1,8 @@
 //! Claims as a restore sees them. Read live: they are not watched.
 
 use crate::context::{Context, Error};
-use crate::world::keys::ObjectKey;
+use crate::world::keys::{ObjectKey, RepositoryKey};
+use crate::world::views::RepositoryView;
 use holdfast_api::{Restore, names};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -85,6 +86,19 @@ fn names_restore(claim: &PersistentVolumeClaim, name: &str) -> bool {
             && source.name == name
             && source.namespace.as_deref().unwrap_or_default().is_empty()
     })
+}
+
+/// Whether the repository is kept on this claim. A ClusterRepository's is one of its name in any namespace.
+#[must_use]
+pub fn keeps(view: &RepositoryView, namespace: &str, claim: &str) -> bool {
+    let here = match &view.key {
+        RepositoryKey::Repository { namespace: own, .. } => own == namespace,
+        RepositoryKey::ClusterRepository { .. } => true,
+    };
+    let volume = view.spec.backend.filesystem.as_ref().map(|f| &f.volume);
+    here && volume
+        .and_then(|v| v.pvc.as_ref())
+        .is_some_and(|pvc| pvc.name == claim)
 }
 
 /// Whether the claim's class waits for a pod, and none has come.

@@ -5,11 +5,12 @@ use super::job::{self, Answer};
 use super::observe::{Facts, Populate, Target, since};
 use super::source::{Asks, Source};
 use crate::jobs::outcome::JobFact;
-use crate::world::views::{JobState, RepositoryView};
+use crate::world::keys::{ObjectKey, RepositoryKey};
+use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::restore::{OnMissingSnapshot, Resolution, ResolvedRestore, RestorePhase};
 use holdfast_api::shared::duration;
 use holdfast_core::backoff;
-use holdfast_core::restore::{Missing, OnMissing, Reason, missing};
+use holdfast_core::restore::{Missing, OnMissing, Reason, may_restore, missing};
 use holdfast_protocol::restore::NotSet;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -34,6 +35,10 @@ pub enum Step {
     Begin(Box<Claim>),
     /// The claim that was being filled is gone: wait for another.
     Forget,
+    /// These Jobs are not wanted any more: remove them, and begin nothing before they are gone.
+    Remove(Vec<Arc<JobView>>),
+    /// The spec was edited while it was at work: forget what was recorded for the old one.
+    StartOver,
     /// Record which snapshot it is.
     Pin(Box<ResolvedRestore>),
     /// Create the Job that asks the repository.
@@ -73,16 +78,31 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     if facts.phase() == Some(RestorePhase::Unknown) {
         return Step::Rest(None);
     }
+    let leftovers = (!facts.leftovers.is_empty()).then(|| Step::Remove(facts.leftovers.clone()));
     if facts.has_ended() {
-        return after_the_end(facts);
+        return leftovers.unwrap_or_else(|| after_the_end(facts));
     }
     if !facts.refusals.is_empty() {
         return Step::Fail(Reason::InvalidSpec, facts.refusals.join("; "));
+    }
+    if let Some(step) = leftovers {
+        return step;
+    }
+    if is_to_start_over(facts) {
+        return Step::StartOver;
     }
     if let Target::Populate(populate) = &facts.target
         && let Some(step) = choose_claim(facts, populate)
     {
         return step;
+    }
+    if let (Some(repository), false) = (&facts.keeps, facts.is_written()) {
+        return Step::Fail(
+            Reason::TargetIsRepository,
+            format!(
+                "{repository} keeps its repository on the claim that this Restore goes to. Nothing was written. Restore to another claim."
+            ),
+        );
     }
     let status = facts.view.status.clone().unwrap_or_default();
     if let Some(next) = status
@@ -95,11 +115,18 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     match facts.resolved() {
         None => resolve(facts, now),
         Some(resolved) => match resolved.resolution {
-            Resolution::Snapshot => write(facts, resolved, now),
+            Resolution::Snapshot => write(facts, resolved),
             Resolution::NoSnapshot => leave_empty(facts),
             Resolution::Unknown => Step::Rest(None),
         },
     }
+}
+
+/// What was recorded and begun answers for the spec it was begun for. A volume that is filled is still handed over.
+fn is_to_start_over(facts: &Facts) -> bool {
+    let status = facts.view.status.as_ref();
+    let begun = status.is_some_and(|s| s.resolved.is_some() || s.job.is_some() || s.attempts.is_some());
+    begun && facts.is_edited() && !facts.is_written() && facts.volume().is_none()
 }
 
 /// A Restore that fills claims goes on for a claim that it has not filled.
@@ -108,9 +135,10 @@ fn after_the_end(facts: &Facts) -> Step {
         return Step::Rest(None);
     };
     let status = facts.view.status.as_ref();
-    let edited = status.and_then(|s| s.observed_generation) != facts.view.metadata.generation;
-    let again = facts.phase() == Some(RestorePhase::Failed) && edited;
-    let fresh = |claim: &&Claim| again || Some(claim.uid.as_str()) != facts.filling();
+    let ended = status.map(|s| s.ended_claims.as_slice()).unwrap_or_default();
+    let again = facts.phase() == Some(RestorePhase::Failed) && facts.is_edited();
+    let is_done = |uid: &String| Some(uid.as_str()) == facts.filling() || ended.contains(uid);
+    let fresh = |claim: &&Claim| again || !is_done(&claim.uid);
     match populate.unbound.iter().find(fresh) {
         Some(claim) => Step::Begin(Box::new(claim.clone())),
         None => Step::Rest(Some(CLAIMS)),
@@ -232,7 +260,7 @@ fn none_there(facts: &Facts, what: &str, now: Timestamp) -> Step {
     }
 }
 
-fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
+fn write(facts: &Facts, resolved: &ResolvedRestore) -> Step {
     if facts.is_written() {
         return hand_over(facts, Reason::RestoreSucceeded);
     }
@@ -252,6 +280,11 @@ fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
                 );
                 Step::Fail(Reason::RepositoryReplaced, message)
             }
+            Some(Ok(view)) if !is_allowed(facts, resolved, view) => Step::Fail(
+                Reason::IdentityNotAllowed,
+                "The recorded identity is not this namespace's. Nothing was written. Make a new Restore."
+                    .into(),
+            ),
             Some(Ok(view)) => Step::Write(Arc::clone(view), job::target(&facts.view)),
             Some(Err((reason, message))) => Step::Say(*reason, message.clone(), AGAIN),
             None => Step::Rest(Some(AGAIN)),
@@ -271,14 +304,14 @@ fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
             job,
         ) {
             Answer::Written(written) => Step::Written(Box::new(written)),
-            Answer::Gone => {
-                let id = resolved.kopia_snapshot_id.clone().unwrap_or_default();
-                none_there(
-                    facts,
-                    &format!("Snapshot {id} is not in the repository any more"),
-                    now,
-                )
-            }
+            // Going on without is for a snapshot that never was: this one was there, and its data was asked for.
+            Answer::Gone => Step::Fail(
+                Reason::SnapshotMissing,
+                format!(
+                    "Snapshot {} is not in the repository any more: it was deleted after it was recorded. Make a new Restore, of another one.",
+                    resolved.kopia_snapshot_id.clone().unwrap_or_default()
+                ),
+            ),
             Answer::Unreachable(why) => Step::Retry(Reason::BackendUnreachable, why, None),
             Answer::Failed(reason, why) => Step::Fail(reason, why),
             Answer::Resolved(_) | Answer::Nothing { .. } | Answer::Ambiguous(_) => Step::Fail(
@@ -288,6 +321,14 @@ fn write(facts: &Facts, resolved: &ResolvedRestore, now: Timestamp) -> Step {
             ),
         },
     }
+}
+
+/// What is recorded is not trusted: whose data it is was asked before it was recorded, and is asked again.
+fn is_allowed(facts: &Facts, resolved: &ResolvedRestore, view: &RepositoryView) -> bool {
+    let of_cluster = matches!(view.key, RepositoryKey::ClusterRepository { .. });
+    let hostname = resolved.identity.as_ref().map(|i| i.hostname.as_str());
+    let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
+    may_restore(of_cluster, hostname.unwrap_or_default(), &namespace)
 }
 
 /// What has to be there before a mover can write.
@@ -309,10 +350,11 @@ fn target_missing(facts: &Facts) -> Option<Step> {
         )),
         Target::Populate(populate) => {
             let claim = filled_claim(facts)?;
-            if claim.volume.is_some()
-                && populate.prime.as_ref().and_then(|p| p.volume.as_ref()) != claim.volume.as_ref()
-            {
+            if claim.volume.is_some() && filled_volume(facts, populate) != claim.volume {
                 return Some(hijacked(&claim));
+            }
+            if let Some(prime) = populate.prime.as_ref().filter(|p| p.made_by.as_deref() != uid) {
+                return Some(foreign(prime));
             }
             claim.waits_for_consumer.then(|| {
                 Step::Say(
@@ -347,6 +389,22 @@ fn filled_claim(facts: &Facts) -> Option<Claim> {
     populate.find(facts.filling()?).cloned()
 }
 
+/// The volume that is recorded as the filled one, else that of the claim which is filled.
+fn filled_volume(facts: &Facts, populate: &Populate) -> Option<String> {
+    let recorded = facts.volume().map(str::to_owned);
+    recorded.or_else(|| populate.prime.as_ref().and_then(|p| p.volume.clone()))
+}
+
+fn foreign(prime: &Claim) -> Step {
+    Step::Fail(
+        Reason::RestoreFailed,
+        format!(
+            "Claim {} was not made by this Restore, and has the name of the one to be filled. Nothing was handed over. Remove it, and make the claim anew.",
+            prime.name
+        ),
+    )
+}
+
 /// There is no snapshot and that is fine: the claim is made or bound all the same.
 fn leave_empty(facts: &Facts) -> Step {
     let done = || {
@@ -363,7 +421,9 @@ fn leave_empty(facts: &Facts) -> Step {
                 return step;
             }
             match (&populate.prime, filled_claim(facts)) {
-                (None, Some(claim)) if !claim.bound => Step::MakePrime(Box::new(claim)),
+                (None, Some(claim)) if claim.volume.is_none() && facts.volume().is_none() => {
+                    Step::MakePrime(Box::new(claim))
+                }
                 (_, _) => hand_over(facts, Reason::NoSnapshot),
             }
         }
@@ -385,12 +445,24 @@ fn hand_over(facts: &Facts, reason: Reason) -> Step {
     let Some(claim) = filled_claim(facts) else {
         return Step::Forget;
     };
-    let filled = populate.prime.as_ref().and_then(|p| p.volume.clone());
-    match (&claim.volume, filled) {
-        (Some(own), Some(filled)) if *own != filled => hijacked(&claim),
+    let uid = facts.view.metadata.uid.as_deref();
+    let prime = populate.prime.as_ref();
+    match (&claim.volume, filled_volume(facts, populate)) {
+        (Some(own), filled) if Some(own) != filled.as_ref() => hijacked(&claim),
         (Some(_), _) if claim.bound => Step::Finish(reason, message()),
         (Some(_), _) => waiting_for_volume(&claim),
+        (None, _) if prime.is_some_and(|p| p.made_by.as_deref() != uid) => {
+            prime.map_or_else(|| waiting_for_volume(&claim), foreign)
+        }
+        // Whether a volume whose first claim is gone was handed over in time, its own record says.
         (None, Some(filled)) => Step::HandOver(filled, Box::new(claim)),
+        (None, None) if prime.is_none() => Step::Fail(
+            Reason::RestoreFailed,
+            format!(
+                "The claim that was filled for claim {} is gone, and its volume was not handed over. Make the claim anew.",
+                claim.name
+            ),
+        ),
         (None, None) => waiting_for_volume(&claim),
     }
 }

@@ -1,9 +1,9 @@
 //! How a restore ends: what was written is recorded, a filled volume is handed over, the end is told once.
 
-use super::act::{populates, remove};
+use super::act::{jobs_of, populates, remove, remove_all};
 use super::claims::Claim;
 use super::decide::Written;
-use super::observe::Facts;
+use super::observe::{Facts, Target};
 use super::{job, report};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::JobFact;
@@ -13,7 +13,7 @@ use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
 use crate::world::views::JobState;
 use holdfast_api::names;
-use holdfast_api::restore::{NotRestored, RestoreProgress};
+use holdfast_api::restore::{NotRestored, RestoreProgress, RestoreStatus};
 use holdfast_api::snapshot::RunFailure;
 use holdfast_core::restore::{Means, Reason};
 use holdfast_protocol::restore::NotSet;
@@ -50,6 +50,7 @@ pub async fn written(ctx: &Context, facts: &Facts, written: &Written, now: Times
                     class: Reason::NotAllSet.as_str().to_owned(),
                     message: why.clone(),
                 });
+                remember_claim(status, facts);
                 report::say(status, facts, Reason::NotAllSet, why, now);
             }
             None => {
@@ -62,10 +63,29 @@ pub async fn written(ctx: &Context, facts: &Facts, written: &Written, now: Times
     if let Some(why) = &written.failed {
         told(ctx, facts, Reason::NotAllSet, why, now).await;
     }
-    if let Some(job) = &facts.job {
+    // The Job owns the claim whose volume is to be handed over: it does not go by itself before.
+    if let Some(job) = facts
+        .job
+        .as_ref()
+        .filter(|_| !populates(facts) || written.failed.is_some())
+    {
         keep_for_a_while(ctx, job).await?;
     }
     Ok(Next::Settled)
+}
+
+/// The claim is not tried again by this generation. Those that are gone are forgotten.
+pub(super) fn remember_claim(status: &mut RestoreStatus, facts: &Facts) {
+    let (Target::Populate(populate), Some(uid)) = (&facts.target, facts.filling()) else {
+        return;
+    };
+    if facts.is_edited() {
+        status.ended_claims.clear();
+    }
+    status
+        .ended_claims
+        .retain(|ended| ended != uid && populate.find(ended).is_some());
+    status.ended_claims.push(uid.to_owned());
 }
 
 fn not_restored(not_set: &NotSet) -> NotRestored {
@@ -96,8 +116,18 @@ pub async fn hand_over(
     claim: &Claim,
     now: Timestamp,
 ) -> Result<Next, Error> {
+    if facts.volume() != Some(volume) {
+        report::write(ctx, facts, |status| {
+            status.target.get_or_insert_default().volume = Some(volume.to_owned());
+        })
+        .await?;
+        return Ok(Next::Settled);
+    }
     let api: Api<PersistentVolume> = Api::all(ctx.client.clone());
-    let found = api.get(volume).await?;
+    let Some(found) = api.get_opt(volume).await? else {
+        let message = format!("Volume {volume}, which was filled, is gone. Make the claim anew.");
+        return end(ctx, facts, Reason::RestoreFailed, &message, now).await;
+    };
     let reference = found
         .spec
         .as_ref()
@@ -107,9 +137,17 @@ pub async fn hand_over(
         return Ok(Next::After(Duration::from_secs(1)));
     }
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
-    let ours = reference.namespace.as_deref() == Some(namespace.as_str())
-        && reference.name.as_deref() == Some(job::prime(&facts.view).as_str());
-    if !ours {
+    let prime = match &facts.target {
+        Target::Populate(populate) => populate.prime.as_ref(),
+        Target::New(_) | Target::Existing(_) | Target::Unread => None,
+    };
+    let Some(prime) = prime else {
+        let message = format!(
+            "The claim that was filled is gone, and its volume {volume} was not handed over. Make the claim anew."
+        );
+        return end(ctx, facts, Reason::RestoreFailed, &message, now).await;
+    };
+    if reference.uid.as_deref() != Some(prime.uid.as_str()) {
         let message = format!("Volume {volume} belongs to another claim by now; nothing was handed over.");
         return end(ctx, facts, Reason::PopulateHijacked, &message, now).await;
     }
@@ -143,6 +181,7 @@ pub async fn end(
             message: message.to_owned(),
         });
         status.next_attempt_at = None;
+        remember_claim(status, facts);
         if !failed
             && populates(facts)
             && let Some(target) = &mut status.target
@@ -159,9 +198,11 @@ pub async fn end(
         JobState::Waiting | JobState::Active => true,
         JobState::Succeeded | JobState::Failed => false,
     });
-    if runs || (populates(facts) && !failed) {
-        // What has failed must not be tried again by its Job. The claim that was filled goes with its Job, too: the
-        // volume is not its any more.
+    if populates(facts) && !failed {
+        // The claim that was filled goes with its Job: the volume is not its any more.
+        remove_all(ctx, &jobs_of(ctx, facts)).await?;
+    } else if runs {
+        // What has failed must not be tried again by its Job. If this fails, the next pass finds it left over.
         remove(ctx, facts).await?;
     } else if let Some(job) = &facts.job {
         keep_for_a_while(ctx, job).await?;

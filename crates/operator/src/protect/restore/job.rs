@@ -7,7 +7,7 @@ use crate::jobs::outcome::{JobFact, Read};
 use crate::jobs::{job_name, short_hash};
 use crate::protect::repository;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
-use crate::world::views::RepositoryView;
+use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::restore::{Resolution, ResolvedRestore, RestoreOptions};
 use holdfast_api::shared::Identity;
 use holdfast_api::{Restore, names};
@@ -35,7 +35,47 @@ fn attempts(restore: &Restore) -> u32 {
     restore.status.as_ref().and_then(|s| s.attempts).unwrap_or(0)
 }
 
-/// Name of the Job of the stage it is in: one for each claim, stage and attempt.
+/// Part of a name: what was begun for a spec does not answer for another.
+fn generation(restore: &Restore) -> String {
+    match restore.metadata.generation.unwrap_or(1) {
+        ..=1 => String::new(),
+        n => format!("-g{n}"),
+    }
+}
+
+/// Whether everything was written, and only the volume has to be handed over.
+#[must_use]
+pub fn is_written(restore: &Restore) -> bool {
+    let timing = restore.status.as_ref().and_then(|s| s.timing.as_ref());
+    timing.is_some_and(|t| t.end_time.is_some())
+}
+
+/// Name of the Job that counts: when everything is written the one that did it, whatever the spec is by now.
+#[must_use]
+pub fn current(restore: &Restore) -> String {
+    let recorded = restore.status.as_ref().and_then(|s| s.job.as_ref());
+    match recorded.filter(|_| is_written(restore)) {
+        Some(job) => job.name.clone(),
+        None => name(restore),
+    }
+}
+
+/// Whether a Job of this Restore runs that is not the one that counts. One that is being deleted may still write, and
+/// nothing else may begin; to a Restore that has ended it is nothing to do.
+#[must_use]
+pub fn is_left_over(job: &JobView, wanted: Option<&str>) -> bool {
+    let runs = match job.state() {
+        JobState::Waiting | JobState::Active => true,
+        JobState::Succeeded | JobState::Failed => false,
+    };
+    let going = job.metadata.deletion_timestamp.is_some();
+    runs && match wanted {
+        Some(wanted) => job.key().name != wanted,
+        None => !going,
+    }
+}
+
+/// Name of the Job of the stage it is in: one for each generation of the spec, claim, stage and attempt.
 #[must_use]
 pub fn name(restore: &Restore) -> String {
     let resolved = restore.status.as_ref().and_then(|s| s.resolved.as_ref());
@@ -47,6 +87,7 @@ pub fn name(restore: &Restore) -> String {
     if !resolved {
         name.push_str("-find");
     }
+    name.push_str(&generation(restore));
     match attempts(restore) {
         0 => {}
         n => name.push_str(&format!("-{n}")),
@@ -58,9 +99,10 @@ pub fn name(restore: &Restore) -> String {
 #[must_use]
 pub fn prime(restore: &Restore) -> String {
     let uid = filling(restore).unwrap_or_default();
+    let name = format!("{}{uid}{}", names::PRIME_PREFIX, generation(restore));
     match attempts(restore) {
-        0 => format!("{}{uid}", names::PRIME_PREFIX),
-        n => format!("{}{uid}-{n}", names::PRIME_PREFIX),
+        0 => name,
+        n => format!("{name}-{n}"),
     }
 }
 
@@ -153,12 +195,12 @@ pub fn item(restore: &Restore, resolved: &ResolvedRestore) -> RestoreItem {
         source_path: String::new(),
     });
     let uid = restore.metadata.uid.clone().unwrap_or_default();
+    let snapshot_id = resolved.kopia_snapshot_id.clone().unwrap_or_default();
+    // What was begun of one snapshot is not gone on with from another.
+    let of = format!("{} {snapshot_id}", filling(restore).unwrap_or_default());
     RestoreItem {
-        uid: match filling(restore) {
-            Some(claim) => format!("{uid}-{}", short_hash(claim)),
-            None => uid,
-        },
-        snapshot_id: resolved.kopia_snapshot_id.clone().unwrap_or_default(),
+        uid: format!("{uid}-{}", short_hash(&of)),
+        snapshot_id,
         source: Source {
             username: identity.username,
             hostname: identity.hostname,
@@ -285,6 +327,7 @@ pub fn answer(job: &JobFact) -> Answer {
             match why {
                 Refused::SnapshotNotFound => Answer::Gone,
                 Refused::TargetNotEmpty => Answer::Failed(Reason::TargetNotEmpty, message),
+                Refused::TargetIsRepository => Answer::Failed(Reason::TargetIsRepository, message),
                 Refused::Unknown => Answer::Failed(Reason::RestoreFailed, message),
             }
         }

@@ -6,8 +6,8 @@ use super::job;
 use super::source::{self, Source};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::{self, JobFact};
-use crate::world::keys::{self, ObjectKey};
-use crate::world::views::RepositoryView;
+use crate::world::keys::{self, ObjectKey, RepositoryKey};
+use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::Restore;
 use holdfast_api::restore::{ResolvedRestore, RestorePhase};
 use jiff::Timestamp;
@@ -28,6 +28,11 @@ pub struct Facts {
     pub repository: Option<Result<Arc<RepositoryView>, Why>>,
     /// The Job of the stage it is in, if there is one.
     pub job: Option<JobFact>,
+    /// Jobs of this Restore that run and should not: those of a spec that was edited since, or of a Restore that has
+    /// ended.
+    pub leftovers: Vec<Arc<JobView>>,
+    /// The repository that is kept on the claim it goes to.
+    pub keeps: Option<RepositoryKey>,
 }
 
 /// Where a restore goes.
@@ -88,6 +93,19 @@ impl Facts {
         target.pvc_ref.as_ref()?.uid.as_deref()
     }
 
+    /// The volume that is recorded as the filled one.
+    #[must_use]
+    pub fn volume(&self) -> Option<&str> {
+        self.view.status.as_ref()?.target.as_ref()?.volume.as_deref()
+    }
+
+    /// Whether the spec is another one than the status speaks of.
+    #[must_use]
+    pub fn is_edited(&self) -> bool {
+        let observed = self.view.status.as_ref().and_then(|s| s.observed_generation);
+        observed.is_some() && observed != self.view.metadata.generation
+    }
+
     /// Whether it has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -100,8 +118,7 @@ impl Facts {
     /// Whether everything was written, and only the volume has to be handed over.
     #[must_use]
     pub fn is_written(&self) -> bool {
-        let timing = self.view.status.as_ref().and_then(|s| s.timing.as_ref());
-        timing.is_some_and(|t| t.end_time.is_some())
+        job::is_written(&self.view)
     }
 }
 
@@ -118,7 +135,10 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
         source: None,
         repository: None,
         job: None,
+        leftovers: Vec::new(),
+        keeps: None,
     };
+    facts.leftovers = leftovers(ctx, &facts);
     if !facts.refusals.is_empty() || (facts.has_ended() && !facts.populates()) {
         return Ok(facts);
     }
@@ -128,6 +148,9 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
     }
     let now = ctx.clock.now();
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
+    let goes_to = goes_to(&facts.view);
+    let keeps = |view: &RepositoryView| goes_to.iter().any(|name| claims::keeps(view, &namespace, name));
+    facts.keeps = ctx.world.repository_that(keeps).map(|view| view.key.clone());
     facts.job = current_job(ctx, &facts).await?;
     let needs_job = facts.job.is_none() && !facts.is_written();
     match facts.resolved().cloned() {
@@ -182,10 +205,26 @@ async fn target(ctx: &Context, facts: &Facts) -> Result<Target, Error> {
     Ok(Target::Populate(populate))
 }
 
+/// Names of the claims that get its files.
+fn goes_to(restore: &Restore) -> Vec<String> {
+    let target = restore.status.as_ref().and_then(|s| s.target.as_ref());
+    let filled = target.and_then(|t| t.pvc_ref.as_ref()).map(|c| c.name.clone());
+    let filled = filled.filter(|_| restore.spec.target.populator.is_some());
+    filled.into_iter().chain([job::target(restore)]).collect()
+}
+
+fn leftovers(ctx: &Context, facts: &Facts) -> Vec<Arc<JobView>> {
+    let wanted = (!facts.has_ended()).then(|| job::current(&facts.view));
+    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
+    let mut all = ctx.world.jobs_of(uid);
+    all.retain(|job| job::is_left_over(job, wanted.as_deref()));
+    all
+}
+
 /// The Job of the stage, with its outcome read live.
 async fn current_job(ctx: &Context, facts: &Facts) -> Result<Option<JobFact>, Error> {
     let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
-    let wanted = job::name(&facts.view);
+    let wanted = job::current(&facts.view);
     let Some(job) = ctx
         .world
         .jobs_of(uid)

@@ -86,6 +86,7 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::IdentityNotAllowed
         | Reason::TargetExists
         | Reason::TargetNotEmpty
+        | Reason::TargetIsRepository
         | Reason::RepositoryReplaced
         | Reason::NotAllSet
         | Reason::RestoreFailed

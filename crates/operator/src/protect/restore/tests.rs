@@ -1,11 +1,12 @@
 //! The decisions on a Restore.
 
-use super::claims::Claim;
+use super::claims::{self, Claim};
 use super::decide::{Step, decide};
 use super::job;
 use super::observe::{Facts, Populate, Target};
 use super::source::{Asks, Source};
 use crate::jobs::outcome::{JobFact, Read};
+
 use crate::world::keys::RepositoryKey;
 use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::Restore;
@@ -88,6 +89,8 @@ fn facts(spec: Value, status: Value) -> Facts {
         source: Some(asks()),
         repository: Some(Ok(repository("id"))),
         job: None,
+        leftovers: Vec::new(),
+        keeps: None,
     }
 }
 
@@ -262,10 +265,15 @@ fn the_ends_of_a_writing_mover_are_told_apart() {
         failed(end(refused(Refused::TargetNotEmpty), class)),
         Reason::TargetNotEmpty
     );
-    assert!(matches!(
-        end(refused(Refused::SnapshotNotFound), class),
-        Step::Pin(_)
-    ));
+    assert_eq!(
+        failed(end(refused(Refused::TargetIsRepository), class)),
+        Reason::TargetIsRepository
+    );
+    assert_eq!(
+        failed(end(refused(Refused::SnapshotNotFound), class)),
+        Reason::SnapshotMissing,
+        "a policy goes on without one that never was, not without one that was recorded"
+    );
     let mut trying = facts(json!({}), pinned());
     let mut job = ended(refused(Refused::TargetNotEmpty), class);
     job.state = JobState::Active;
@@ -374,7 +382,8 @@ fn a_filled_volume_is_handed_over_and_a_hijacked_claim_is_not_touched() {
         };
         decide(&populating(status, populate), at(9))
     };
-    let prime = claim("holdfast-prime-1", "p", Some("pv-1"));
+    let mut prime = claim("holdfast-prime-1", "p", Some("pv-1"));
+    prime.made_by = Some("u".into());
     assert!(matches!(
         with(claim("app", "1", None), Some(prime.clone()), true),
         Step::HandOver(volume, _) if volume == "pv-1"
@@ -407,4 +416,211 @@ fn nothing_is_overwritten_or_deleted_unless_it_is_asked_for() {
     assert_eq!((exact.existing, exact.delete_others), (Existing::Replace, true));
     assert!(options(json!({ "ignorePermissionErrors": false })).all_or_fail);
     assert!(!options(json!({ "skipOwners": true })).owners);
+}
+
+#[test]
+fn a_claim_that_keeps_a_repository_is_no_target() {
+    let named = RepositoryKey::Repository {
+        namespace: "a".into(),
+        name: "r".into(),
+    };
+    for target in [
+        json!({ "pvcRef": { "name": "v" } }),
+        json!({ "pvc": { "name": "v" } }),
+    ] {
+        for status in [json!(null), pinned()] {
+            let mut facts = facts(json!({ "target": target }), status);
+            facts.keeps = Some(named.clone());
+            let Step::Fail(Reason::TargetIsRepository, message) = decide(&facts, at(1)) else {
+                panic!("a mover would write there");
+            };
+            assert!(message.contains("a/r"), "{message}");
+        }
+    }
+    let view = repository("id");
+    assert!(claims::keeps(&view, "a", "v"));
+    assert!(!claims::keeps(&view, "a", "c") && !claims::keeps(&view, "b", "v"));
+    let mut everywhere = RepositoryView::clone(&view);
+    everywhere.key = RepositoryKey::ClusterRepository { name: "r".into() };
+    assert!(
+        claims::keeps(&everywhere, "b", "v"),
+        "its claim is one of the name in any namespace"
+    );
+}
+
+fn running_job(name: &str, state: Value) -> Arc<JobView> {
+    let metadata = json!({ "name": name, "namespace": "a", "uid": "ju" });
+    Arc::new(serde_json::from_value(json!({ "metadata": metadata, "status": state })).unwrap())
+}
+
+#[test]
+fn what_was_begun_for_another_spec_answers_nothing() {
+    let mut status = pinned();
+    status["observedGeneration"] = json!(1);
+    let same = facts(json!({}), status.clone());
+    assert!(matches!(decide(&same, at(3)), Step::Write(..)));
+    let edit = |facts: &Facts| {
+        let mut view = Restore::clone(&facts.view);
+        view.metadata.generation = Some(2);
+        Facts {
+            view: Arc::new(view),
+            ..facts.clone()
+        }
+    };
+    let mut edited = edit(&same);
+    assert_ne!(job::name(&same.view), job::name(&edited.view));
+    assert_ne!(job::prime(&same.view), job::prime(&edited.view));
+    let active = running_job(&job::name(&same.view), json!({ "active": 1 }));
+    assert!(!job::is_left_over(&active, Some(&job::current(&same.view))));
+    assert!(job::is_left_over(&active, Some(&job::current(&edited.view))));
+    edited.leftovers = vec![active];
+    assert!(matches!(decide(&edited, at(3)), Step::Remove(jobs) if jobs.len() == 1));
+    edited.leftovers.clear();
+    assert!(matches!(decide(&edited, at(3)), Step::StartOver));
+    status["timing"] = json!({ "endTime": at(2).to_string() });
+    status["job"] = json!({ "name": "did-it" });
+    let written = edit(&facts(json!({}), status));
+    assert!(matches!(
+        decide(&written, at(3)),
+        Step::Finish(Reason::RestoreSucceeded, _)
+    ));
+    assert_eq!(job::current(&written.view), "did-it");
+}
+
+#[test]
+fn what_is_half_written_of_one_snapshot_is_not_gone_on_with_from_another() {
+    let of = |id: &str| {
+        let mut status = pinned();
+        status["resolved"]["kopiaSnapshotID"] = json!(id);
+        let facts = facts(json!({}), status);
+        job::item(&facts.view, facts.resolved().unwrap()).uid
+    };
+    assert_eq!(of("s"), of("s"));
+    assert_ne!(of("s"), of("t"));
+}
+
+#[test]
+fn a_job_that_outlived_its_restore_is_removed() {
+    let mut ended = facts(json!({}), json!({ "phase": "Failed" }));
+    let job = running_job("j", json!({ "active": 1 }));
+    assert!(job::is_left_over(&job, None));
+    let done = json!({ "conditions": [{ "type": "Failed", "status": "True" }] });
+    assert!(
+        !job::is_left_over(&running_job("j", done), None),
+        "its log is kept"
+    );
+    ended.leftovers = vec![job];
+    assert!(matches!(decide(&ended, at(9)), Step::Remove(_)));
+}
+
+#[test]
+fn each_claim_is_tried_once_for_each_generation() {
+    let both = Populate {
+        unbound: vec![claim("one", "1", None), claim("two", "2", None)],
+        ..Populate::default()
+    };
+    let status = |phase: &str, filling: &str, ended: &[&str]| {
+        json!({
+            "phase": phase, "observedGeneration": 1, "endedClaims": ended,
+            "target": { "pvcRef": { "name": "c", "uid": filling } },
+        })
+    };
+    let first = populating(status("Restoring", "1", &[]), both.clone());
+    let mut after = holdfast_api::restore::RestoreStatus::default();
+    super::finish::remember_claim(&mut after, &first);
+    assert_eq!(after.ended_claims, ["1"]);
+    let failed = populating(status("Failed", "1", &["1"]), both.clone());
+    assert!(matches!(decide(&failed, at(9)), Step::Begin(claim) if claim.uid == "2"));
+    super::act::begin_anew(&mut after, &failed);
+    assert_eq!(
+        after.ended_claims,
+        ["1"],
+        "it is remembered while the other is filled"
+    );
+    let second = populating(status("Restoring", "2", &["1"]), both.clone());
+    super::finish::remember_claim(&mut after, &second);
+    assert_eq!(after.ended_claims, ["1", "2"]);
+    let mut all = populating(status("Failed", "2", &["1", "2"]), both.clone());
+    assert!(
+        matches!(decide(&all, at(9)), Step::Rest(Some(_))),
+        "no claim is left to try"
+    );
+    let mut view = Restore::clone(&all.view);
+    view.metadata.generation = Some(2);
+    all.view = Arc::new(view);
+    assert!(matches!(decide(&all, at(9)), Step::Begin(claim) if claim.uid == "1"));
+    super::act::begin_anew(&mut after, &all);
+    assert!(after.ended_claims.is_empty(), "an edit tries all of them again");
+    after.ended_claims = vec!["gone".into(), "1".into()];
+    super::finish::remember_claim(&mut after, &second);
+    assert_eq!(
+        after.ended_claims,
+        ["1", "2"],
+        "those that are gone are forgotten"
+    );
+}
+
+#[test]
+fn only_the_volume_that_was_filled_is_a_success() {
+    let with = |resolved: Value, volume: Value, bound: Option<&str>, prime: Option<Claim>| {
+        let mut status = pinned();
+        status["resolved"]["resolution"] = resolved;
+        status["timing"] = json!({ "endTime": at(2).to_string() });
+        status["target"] =
+            json!({ "pvcRef": { "name": "app", "uid": "1" }, "pvcPrime": "p", "volume": volume });
+        let claim = claim("app", "1", bound);
+        let mut populate = Populate {
+            prime,
+            ..Populate::default()
+        };
+        match bound {
+            Some(_) => populate.bound.push(claim),
+            None => populate.unbound.push(claim),
+        }
+        decide(&populating(status, populate), at(9))
+    };
+    let snapshot = || json!("Snapshot");
+    assert_eq!(
+        failed(with(snapshot(), json!(null), None, None)),
+        Reason::RestoreFailed,
+        "what was filled is gone"
+    );
+    assert_eq!(
+        failed(with(snapshot(), json!(null), Some("pv-9"), None)),
+        Reason::PopulateHijacked,
+        "nothing says that it is the filled one"
+    );
+    for resolved in ["Snapshot", "NoSnapshot"] {
+        let end = |bound| with(json!(resolved), json!("pv-1"), bound, None);
+        assert!(matches!(end(Some("pv-1")), Step::Finish(..)), "{resolved}");
+        assert_eq!(failed(end(Some("pv-9"))), Reason::PopulateHijacked, "{resolved}");
+        assert!(
+            matches!(end(None), Step::HandOver(volume, _) if volume == "pv-1"),
+            "{resolved}"
+        );
+    }
+    let foreign = claim("p", "pu", Some("pv-2"));
+    for resolved in ["Snapshot", "NoSnapshot"] {
+        let step = with(json!(resolved), json!(null), None, Some(foreign.clone()));
+        assert_eq!(failed(step), Reason::RestoreFailed, "of somebody else's claim");
+    }
+}
+
+#[test]
+fn whose_data_it_is_is_asked_again_before_anything_is_written() {
+    for (hostname, allowed) in [("a", true), ("another", false)] {
+        let mut status = pinned();
+        status["resolved"]["identity"] =
+            json!({ "username": "p", "hostname": hostname, "sourcePath": "/pvc/c" });
+        let mut facts = facts(json!({}), status);
+        let mut view = RepositoryView::clone(&repository("id"));
+        view.key = RepositoryKey::ClusterRepository { name: "r".into() };
+        facts.repository = Some(Ok(Arc::new(view)));
+        let step = decide(&facts, at(3));
+        if allowed {
+            assert!(matches!(step, Step::Write(..)), "{step:?}");
+        } else {
+            assert_eq!(failed(step), Reason::IdentityNotAllowed);
+        }
+    }
 }
