@@ -33,6 +33,9 @@ const fn rule(at: &'static str, rule: &'static str, message: &'static str) -> Ru
 pub mod rules {
     use super::{Rule, rule};
 
+    /// A prefix that Kopia would read as the beginning of other names.
+    pub const KOPIA_PREFIX: &str = "spec.backend.s3.prefix ends with '/' with engine Kopia, or is empty: without it the objects of every prefix that begins alike are taken for this repository's, and its maintenance deletes them; add the '/', and copy what is there already below the new prefix";
+
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
@@ -69,6 +72,11 @@ pub mod rules {
             "spec.backend.s3",
             "!has(self.prefix) || !(self.prefix.startsWith('/') || self.prefix.contains('//') || self.prefix.split('/').exists(part, part == '.' || part == '..'))",
             "spec.backend.s3.prefix does not begin with '/' and has no part that is empty, '.' or '..'",
+        ),
+        rule(
+            "spec",
+            "self.engine != 'Kopia' || !has(self.backend.s3) || !has(self.backend.s3.prefix) || self.backend.s3.prefix == '' || self.backend.s3.prefix.endsWith('/')",
+            KOPIA_PREFIX,
         ),
         rule(
             "spec.backend.s3.tls",

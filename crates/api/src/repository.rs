@@ -168,8 +168,8 @@ pub struct S3Backend {
     /// Name of the bucket, which is there already.
     #[schemars(length(min = 1, max = 255))]
     pub bucket: String,
-    /// What the names of the repository's objects begin with. Kopia puts it before its names as it is: end it with a
-    /// slash for a folder. Restic takes it as a folder either way. Empty: the whole bucket.
+    /// What the names of the repository's objects begin with. Kopia puts it before its names as it is, so there it ends
+    /// with a slash. Restic takes it as a folder either way. Empty: the whole bucket.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub prefix: String,

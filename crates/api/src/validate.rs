@@ -168,6 +168,10 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         }
     }
     backend_into(no, backend);
+    let prefix = backend.s3.as_ref().map_or("", |s3| s3.prefix.as_str());
+    if *engine == Engine::Kopia && !prefix.is_empty() && !prefix.ends_with('/') {
+        no.say(crate::crd::rules::KOPIA_PREFIX);
+    }
     if let Some(Create {
         enabled: _,
         encryption,
@@ -1002,6 +1006,10 @@ mod tests {
             ("spec.backend.s3.prefix", json!({ "prefix": "/a" })),
             ("spec.backend.s3.prefix", json!({ "prefix": "a//b" })),
             ("spec.backend.s3.prefix", json!({ "prefix": "a/../b" })),
+            (
+                "spec.backend.s3.prefix ends with '/' with engine Kopia",
+                json!({ "prefix": "prod" }),
+            ),
             (
                 "spec.backend.s3.auth.secretRef is required",
                 json!({ "auth": {} }),

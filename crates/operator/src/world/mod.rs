@@ -100,6 +100,12 @@ impl World {
         those.min_by(|a, b| a.key.cmp(&b.key)).cloned()
     }
 
+    /// Every repository object.
+    #[must_use]
+    pub fn repositories(&self) -> Vec<Arc<RepositoryView>> {
+        self.read().repositories.values().cloned().collect()
+    }
+
     /// A policy.
     #[must_use]
     pub fn policy(&self, key: &ObjectKey) -> Option<Arc<SnapshotPolicy>> {

@@ -129,7 +129,7 @@ const CONDITIONS: [(&str, &str, &str); 16] = [
     (
         conditions::SHARED_REPOSITORY,
         REPOSITORIES,
-        "Other objects point to the same physical repository and share its wave.",
+        "Other objects point to the same physical repository and share its wave (SamePhysicalRepository), or lie below the prefix of a Kopia repository, whose maintenance would delete what is theirs (OverlappingPrefix).",
     ),
     (
         conditions::DELETION_HELD,

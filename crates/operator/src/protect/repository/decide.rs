@@ -195,6 +195,13 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         );
         return Step::Settle(Reason::InvalidSpec, message, None);
     }
+    if view.unique_id().is_none() && !facts.overlaps.is_empty() {
+        let message = format!(
+            "spec.backend.s3.prefix overlaps with that of {}: Kopia takes what lies below a prefix for its own and deletes it. Give each a prefix beside the other, not below it.",
+            facts.overlaps.join(", ")
+        );
+        return Step::Settle(Reason::InvalidSpec, message, Some(MISSING_RECHECK));
+    }
     match &facts.secret {
         SecretFact::Usable(_) => {}
         SecretFact::Missing => {

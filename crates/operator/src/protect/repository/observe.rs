@@ -7,6 +7,7 @@ use crate::jobs::outcome::{JobFact, job_fact};
 use crate::jobs::short_hash;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
+use holdfast_api::repository::{Engine, RepositorySpec};
 use std::sync::Arc;
 
 /// Facts about one repository object.
@@ -28,6 +29,8 @@ pub struct Facts {
     pub list: Option<JobFact>,
     /// Other objects over the same physical repository.
     pub shared_with: Vec<String>,
+    /// Other objects one of which lies below the other's prefix, so that Kopia takes what is there for its own.
+    pub overlaps: Vec<String>,
     /// Namespaces that may use a ClusterRepository.
     pub allowed_namespaces: Option<u32>,
 }
@@ -58,6 +61,12 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         .into_iter()
         .filter(|r| r.key != view.key);
     let shared_with = others.map(|r| r.key.to_string()).collect();
+    let overlapping = ctx.world.repositories();
+    let overlaps = overlapping
+        .iter()
+        .filter(|r| r.key != view.key && overlap(&view.spec, &r.spec))
+        .map(|r| r.key.to_string())
+        .collect();
     let allowed_namespaces = view.allowed.as_ref().map(|allowed| {
         let n = ctx
             .world
@@ -73,6 +82,28 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         needs,
         inputs,
         shared_with,
+        overlaps,
         allowed_namespaces,
     })
+}
+
+/// Whether two repositories lie in one bucket, one below the prefix of the other, and the outer one is Kopia's: it lists
+/// by the beginning of names, and its maintenance deletes what it does not know. Not two over one place.
+#[must_use]
+pub fn overlap(one: &RepositorySpec, other: &RepositorySpec) -> bool {
+    let (Some(a), Some(b)) = (&one.backend.s3, &other.backend.s3) else {
+        return false;
+    };
+    let below = |outer: &RepositorySpec, prefix: &str, inner: &str| {
+        let lists_by_beginning = match outer.engine {
+            // What a newer release knows may do so.
+            Engine::Kopia | Engine::Unknown => true,
+            Engine::Restic => false,
+        };
+        let rest = inner.strip_prefix(prefix);
+        lists_by_beginning && rest.is_some_and(|rest| !rest.trim_matches('/').is_empty())
+    };
+    a.bucket == b.bucket
+        && a.endpoint == b.endpoint
+        && (below(one, &a.prefix, &b.prefix) || below(other, &b.prefix, &a.prefix))
 }

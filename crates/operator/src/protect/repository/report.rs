@@ -131,7 +131,21 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
             }
         }
     }
-    if facts.shared_with.is_empty() {
+    if !facts.overlaps.is_empty() {
+        let message = format!(
+            "The prefix overlaps with that of {}: Kopia takes what lies below a prefix for its own, and its maintenance deletes it. Stop the maintenance of the outer repository and move one of them to a prefix beside the other.",
+            facts.overlaps.join(", ")
+        );
+        conditions::set(
+            list,
+            conditions::SHARED_REPOSITORY,
+            true,
+            "OverlappingPrefix",
+            &message,
+            generation,
+            now,
+        );
+    } else if facts.shared_with.is_empty() {
         conditions::clear(list, conditions::SHARED_REPOSITORY);
     } else {
         let message = format!(

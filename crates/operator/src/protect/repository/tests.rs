@@ -1,7 +1,7 @@
 //! The decisions on a repository.
 
 use super::decide::{Reason, Step, decide};
-use super::observe::Facts;
+use super::observe::{Facts, overlap};
 use crate::jobs::create::SecretFact;
 use crate::jobs::needs::{Needs, Unmet};
 use crate::jobs::outcome::JobFact;
@@ -42,6 +42,7 @@ fn facts(spec: Value, status: Value) -> Facts {
         bootstrap: None,
         list: None,
         shared_with: Vec::new(),
+        overlaps: Vec::new(),
         allowed_namespaces: None,
     }
 }
@@ -261,4 +262,37 @@ fn one_listing_per_request() {
         Some(Reason::Connected),
         "answered once"
     );
+}
+
+#[test]
+fn kopia_prefixes_that_lie_below_one_another_overlap_and_nothing_new_is_connected_there() {
+    let spec = |engine: &str, bucket: &str, prefix: &str| {
+        let s3 = json!({ "s3": { "bucket": bucket, "prefix": prefix, "auth": { "secretRef": { "name": "k" } } } });
+        let spec = json!({ "engine": engine, "backend": s3 });
+        facts(spec, json!({})).view.spec.clone()
+    };
+    for (outer, inner, overlaps) in [
+        ("", "prod/", true),
+        ("a/", "a/prod/", true),
+        ("prod", "prod-2/", true),
+        ("a/", "b/", false),
+        ("a/", "ab/", false),
+        ("a/", "a/", false),
+    ] {
+        let (one, two) = (spec("Kopia", "b", outer), spec("Kopia", "b", inner));
+        assert_eq!(overlap(&one, &two), overlaps, "{outer} {inner}");
+        assert_eq!(overlap(&two, &one), overlaps, "{inner} {outer}");
+        assert!(!overlap(&one, &spec("Kopia", "other", inner)), "{outer} {inner}");
+        assert!(!overlap(&spec("Restic", "b", outer), &two), "{outer} {inner}");
+        assert_eq!(overlap(&one, &spec("Restic", "b", inner)), overlaps, "{inner}");
+    }
+    let mut known = facts(json!({}), json!({ "uniqueId": "u1" }));
+    known.overlaps = vec!["Repository b/other".into()];
+    assert!(matches!(decide(&known, now()), Step::Connect { create: false }));
+    let mut fresh = facts(json!({}), json!({}));
+    fresh.overlaps = known.overlaps;
+    let step = decide(&fresh, now());
+    assert_eq!(settles(&step), Some(Reason::InvalidSpec));
+    let Step::Settle(_, message, _) = step else { panic!() };
+    assert!(message.contains("b/other"), "{message}");
 }
