@@ -29,8 +29,11 @@ pub enum Beside {
     Ended(Timestamp),
 }
 
-/// From when a batch's first look counts: its own end, or that of the last writer beside it. One that still runs ends now
-/// at the earliest.
+/// How long after a batch a writer beside it is waited for: its looks have to come before the day of the memory is over.
+pub const BESIDE: SignedDuration = SignedDuration::from_hours(12);
+
+/// From when a batch's looks count: its own end, or that of the last writer beside it. One that still runs ends now at the
+/// earliest, and at most [`BESIDE`] after the batch.
 #[must_use]
 pub fn over(confirmed: Timestamp, beside: &[Beside], now: Timestamp) -> Timestamp {
     let ends = beside.iter().map(|writer| match writer {
@@ -39,6 +42,7 @@ pub fn over(confirmed: Timestamp, beside: &[Beside], now: Timestamp) -> Timestam
         Beside::Ended(at) => (*at).min(now),
     });
     ends.fold(confirmed, Timestamp::max)
+        .min(after(confirmed, BESIDE))
 }
 
 /// When the next look is due: `confirmed` are the batches of the day, as [`over`] says, `looked` is when the newest whole

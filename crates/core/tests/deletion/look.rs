@@ -150,3 +150,16 @@ fn a_failed_try_backs_off() {
         Again::Delete(DeleteReason::BelowThreshold)
     );
 }
+
+#[test]
+fn a_writer_beside_a_batch_puts_its_looks_off_by_half_a_day_at_most() {
+    let half = 12 * HOUR;
+    assert_eq!(over(t(0), &[Beside::Runs], t(half - 1)), t(half - 1));
+    for now in [half, half + 1, 23 * HOUR] {
+        assert_eq!(over(t(0), &[Beside::Runs], t(now)), t(half), "{now}");
+        assert_eq!(over(t(0), &[Beside::Ended(t(now))], t(now)), t(half), "{now}");
+        // Before the memory is gone there is a look after it.
+        let first = next(&[over(t(0), &[Beside::Runs], t(now))], None);
+        assert!(first.is_some_and(|at| at < t(24 * HOUR)), "{first:?}");
+    }
+}
