@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::json;
 
 impl Story {
-    fn somebody_writes(&self, at: Timestamp) {
+    pub fn somebody_writes(&self, at: Timestamp) {
         let fields: Vec<ManagedFieldsEntry> = serde_json::from_value(
             json!([{ "manager": "kopiur", "operation": "Update", "time": at.to_string() }]),
         )

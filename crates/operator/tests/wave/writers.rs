@@ -1,13 +1,16 @@
 //! Writers that have a Job and have not started: suspended for a batch, and resumed after it whatever happens.
 
 use crate::reappeared::look_at;
+use crate::server::Fate;
 use crate::story::{Story, repository_path, snapshot_path};
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use holdfast_operator::protect::wave::again;
 use holdfast_operator::protect::wave::tidy::tidy;
 use holdfast_operator::world::views::RepositoryView;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SUSPENDED_AT: &str = "kopiur.home-operations.com/suspended-for-deletions-at";
 const NIGHTLY: &str = "/apis/batch/v1/namespaces/backup/jobs/nightly";
@@ -177,6 +180,134 @@ async fn one_whose_pod_does_not_go_is_waited_for_as_one_that_runs() {
     story.pass().await;
     assert!(story.job().is_none());
     assert_eq!(blocked(&story, "a"), "WritersRunning");
+    assert_eq!(
+        is_suspended(&story),
+        (true, true),
+        "resumed while it is being stopped it would never end"
+    );
+}
+
+#[tokio::test]
+async fn one_that_started_since_the_plan_was_made_is_waited_for_and_not_suspended() {
+    let mut story = story(true);
+    story.snapshot("a", json!({}));
+    backup(&story, |_| {});
+    let (server, lists) = (story.server.clone(), AtomicUsize::new(0));
+    story.ctx.client = story.server.client_with(Arc::new(move |method, path, query| {
+        let writers = query.get("labelSelector").contains("snapshot-backup");
+        if *method == Method::GET && path == "/apis/batch/v1/jobs" && writers {
+            // Once for the plan, then for the suspension.
+            if lists.fetch_add(1, Ordering::Relaxed) == 1 {
+                server.objects().edit(NIGHTLY, |job| {
+                    job["status"] = json!({ "active": 1, "ready": 1 });
+                });
+            }
+        }
+        Fate::Answered
+    }));
+    story.pass().await;
+    assert!(story.job().is_none(), "it runs");
+    assert_eq!(is_suspended(&story), (false, false));
+    story.server.edit(NIGHTLY, |_| {});
+    story.pass().await;
+    assert!(story.job().is_none());
+    assert_eq!(blocked(&story, "a"), "WritersRunning");
+}
+
+const WAITING_SINCE: &str = "kopiur.home-operations.com/lane-waiting-since";
+
+/// Nobody may change this Job.
+fn refuse_nightly(story: &Story) {
+    story
+        .server
+        .on_write(|write, _| (write.path == NIGHTLY).then_some(StatusCode::FORBIDDEN));
+}
+
+#[tokio::test]
+async fn one_that_may_not_be_suspended_is_waited_for_as_one_that_runs_and_not_for_ever() {
+    let story = story(true);
+    story.snapshot("a", json!({}));
+    backup(&story, |_| {});
+    refuse_nightly(&story);
+    story.pass().await;
+    assert!(story.job().is_none());
+    let lease = story.lease_path();
+    let since = story.server.get(&lease).unwrap()["metadata"]["annotations"][WAITING_SINCE].clone();
+    assert!(since.is_string(), "the ten minutes have begun");
+    story.pass().await;
+    assert!(story.job().is_none());
+    let still = story.server.get(&lease).unwrap()["metadata"]["annotations"][WAITING_SINCE].clone();
+    assert_eq!(still, since);
+    let long_ago = (Timestamp::now() - SignedDuration::from_mins(11)).to_string();
+    story.server.edit(&lease, |l| {
+        l["metadata"]["annotations"][WAITING_SINCE] = json!(long_ago);
+    });
+    story.pass().await;
+    assert!(story.job().is_some(), "beside it");
+}
+
+#[tokio::test]
+async fn one_that_may_not_be_resumed_keeps_no_other_waiting() {
+    let story = story(true);
+    backup(&story, suspended);
+    let weekly = NIGHTLY.replace("nightly", "weekly");
+    let mut job = story.server.get(NIGHTLY).unwrap();
+    job["metadata"]["name"] = json!("weekly");
+    job["metadata"]["uid"] = json!("j-weekly");
+    job["metadata"]["annotations"]["kopiur.home-operations.com/works-for"] = json!("weekly");
+    story.server.put(&weekly, job);
+    for (refused, other) in [(NIGHTLY, &*weekly), (&*weekly, NIGHTLY)] {
+        for path in [refused, other] {
+            story.server.edit(path, suspended);
+        }
+        let refused = refused.to_owned();
+        story
+            .server
+            .on_write(move |write, _| (write.path == refused).then_some(StatusCode::FORBIDDEN));
+        story.pass().await;
+        assert_eq!(story.server.get(other).unwrap()["spec"]["suspend"], false, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_let_go_on_and_suspends_later_stays_suspended() {
+    for by_its_run in [false, true] {
+        let story = story(true);
+        backup(&story, |job| {
+            suspended(job);
+            job["spec"]["suspend"] = json!(false);
+            job["status"] = json!({ "active": 1, "ready": 1 });
+        });
+        if by_its_run {
+            story.run_pass("nightly").await;
+        } else {
+            story.snapshot("a", json!({}));
+            story.pass().await;
+        }
+        assert_eq!(is_suspended(&story), (false, false), "by its run: {by_its_run}");
+        story
+            .server
+            .edit(NIGHTLY, |job| job["spec"]["suspend"] = json!(true));
+        story.pass().await;
+        assert_eq!(is_suspended(&story), (true, false));
+    }
+}
+
+#[tokio::test]
+async fn beside_another_manager_a_suspended_writer_goes_on_when_no_batch_of_ours_is_live() {
+    let story = story(true);
+    story.snapshot("a", json!({}));
+    backup(&story, |_| {});
+    story.pass().await;
+    let (path, _) = story.job().unwrap();
+    assert_eq!(is_suspended(&story), (true, true));
+    story.server.edit(NIGHTLY, |_| {});
+    story.somebody_writes(Timestamp::now());
+    story.pass().await;
+    assert_eq!(is_suspended(&story), (true, true), "the batch is live");
+    story.finish(&path, Some("D"), None);
+    story.pass().await;
+    assert_eq!(is_suspended(&story), (false, false));
 }
 
 #[tokio::test]

@@ -373,6 +373,7 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         .await?;
         return Ok(Next::After(Duration::from_secs(20)));
     }
+    writers::let_go(ctx, &job.job).await?;
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),

@@ -409,7 +409,7 @@ async fn fire(
     let Ok(name) = job_name(&view.key, &uids) else {
         return Ok(Next::After(AGAIN));
     };
-    if !writers::suspend(ctx, key, gates.writers.as_ref(), now).await? {
+    if !writers::suspend(ctx, key, lock, gates.writers.as_ref(), now).await? {
         return Ok(Next::After(AGAIN));
     }
     let job = ObjectKey::new(view.place(&ctx.settings.namespace), name);

@@ -173,7 +173,7 @@ pub async fn fire(
     if riders.members.is_empty() {
         return Ok(Next::After(super::CATCH_UP));
     }
-    if !writers::suspend(ctx, key, gates.writers.as_ref(), now).await? {
+    if !writers::suspend(ctx, key, lock, gates.writers.as_ref(), now).await? {
         return Ok(Next::After(SOON));
     }
     let job = ObjectKey::new(repository.place(&ctx.settings.namespace), &proof.batch.job_name);

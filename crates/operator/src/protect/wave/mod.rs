@@ -123,13 +123,14 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     }
 
     let mut refused = release::finish(ctx, &observed.done).await?;
+    refused |= writers::forget_suspended(ctx, key).await?;
     let plan = wave(&observed.lane, &settings(ctx), now);
     if let (LaneLatchChange::Write(latch), Some(held)) = (&plan.latch, &lock) {
         lock = Some(lease::remember(ctx, held, Some(latch), now).await?);
     }
     records::before(ctx, &mut observed, &plan).await?;
     lock = match lock {
-        Some(held) => Some(wait(ctx, held, &plan, now).await?),
+        Some(held) => Some(wait(ctx, held, &plan, came_back, now).await?),
         None => None,
     };
     let mut marks = mark::marks(ctx, &observed, &plan, &proven, now).await?;
@@ -154,7 +155,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
         (None, Some(_), None) | (None, None, _) => Ok(None),
     };
     if silence::go_on(!jobs.is_empty(), plan.fire.is_some()) {
-        writers::resume(ctx, key).await?;
+        refused |= writers::resume(ctx, key, lock.as_ref()).await?;
     }
     // What came back has its turn when nothing of the lane's own is under way.
     let free = plan.withdraw.is_none() && plan.fire.is_none() && jobs.is_empty();
@@ -188,11 +189,18 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     })
 }
 
-/// Records since when a batch waits for writers, so that it waits no longer for a restart.
-async fn wait(ctx: &Context, lock: lease::Lock, plan: &Plan, now: Timestamp) -> Result<lease::Lock, Error> {
+/// Records since when a batch waits for writers, so that it waits no longer for a restart. One of what came back waits
+/// without a plan.
+async fn wait(
+    ctx: &Context,
+    lock: lease::Lock,
+    plan: &Plan,
+    came_back: bool,
+    now: Timestamp,
+) -> Result<lease::Lock, Error> {
     let says = match (plan.waits_for_writers(), lock.waiting_since()) {
         (true, None) => Says::Waits(Some(now)),
-        (false, Some(_)) if plan.fire.is_none() => Says::Waits(None),
+        (false, Some(_)) if plan.fire.is_none() && !came_back => Says::Waits(None),
         (true, Some(_)) | (false, _) => return Ok(lock),
     };
     lease::write(ctx, &lock, says, now).await

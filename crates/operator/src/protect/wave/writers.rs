@@ -10,7 +10,7 @@
 //! no pod of a suspended Job is left.
 
 use super::facts;
-use super::lease::{self, Lock};
+use super::lease::{self, Lock, Says};
 use crate::context::{Context, Error};
 use crate::jobs::outcome;
 use crate::runtime::write::{self, WriteError};
@@ -157,14 +157,16 @@ pub async fn beside(ctx: &Context, key: &LaneKey) -> Result<Vec<String>, Error> 
 }
 
 /// Right before a batch fires: the writers of which no container has started are suspended. Answers whether the batch may
-/// go on: none of them is left that still could start, or it runs beside writers in any case. The caller holds the gate
-/// of the repository.
+/// go on: nobody is left that writes or still could start, or it runs beside writers in any case. Where it may not, it
+/// is recorded that it waits, so that a writer that cannot be suspended is waited for as one that runs. The caller holds
+/// the gate of the repository.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn suspend(
     ctx: &Context,
     key: &LaneKey,
+    lock: &Lock,
     writers: Option<&Writers>,
     now: Timestamp,
 ) -> Result<bool, Error> {
@@ -174,14 +176,24 @@ pub async fn suspend(
     if writers.not_started == 0 {
         return Ok(true);
     }
-    let mut left = sorted(ctx, listed(ctx, &unique_id).await?).await?.not_started;
+    let there = sorted(ctx, listed(ctx, &unique_id).await?).await?;
+    // A container may have started since the plan was made.
+    let mut running = there.running.len();
+    if !goes_on(ctx, lock, writers, running, now).await? {
+        return Ok(false);
+    }
+    let mut left = there.not_started;
     for job in &left {
         let on = json!({
             "metadata": { "annotations": { names::SUSPENDED_AT: now.to_string() } },
             "spec": { "suspend": true },
         });
         tracing::info!(lane = %key, job = %job.key(), "a backup Job that has not started waits for a delete Job");
-        change(ctx, job, on).await?;
+        running += usize::from(!changed(ctx, job, on).await?);
+    }
+    if running > there.running.len() && !goes_on(ctx, lock, writers, running, now).await? {
+        // Nothing is gained by waiting for the others to stop.
+        return Ok(false);
     }
     for _ in 0..LOOKS {
         let mut still = Vec::new();
@@ -197,26 +209,100 @@ pub async fn suspend(
         }
         left = still;
         if left.is_empty() {
-            return Ok(true);
+            break;
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    // One whose container started in between ends in its own time, as a writer that runs.
-    Ok(matches!(silence::turn(writers, now), Turn::BesideWriters))
+    // The suspension ends the pod of one whose container started in between. Until none is left it counts as one that runs.
+    goes_on(ctx, lock, writers, running.max(left.len()), now).await
 }
 
-/// No batch is live and none is about to fire: what one suspended goes on.
+/// Whether a batch goes on although so many writers run after all; since when it waits is recorded where it does not.
+async fn goes_on(
+    ctx: &Context,
+    lock: &Lock,
+    writers: &Writers,
+    running: usize,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let writers = Writers {
+        running,
+        ..writers.clone()
+    };
+    if running == 0 || matches!(silence::turn(&writers, now), Turn::BesideWriters) {
+        return Ok(true);
+    }
+    if lock.waiting_since().is_none() {
+        lease::write(ctx, lock, Says::Waits(Some(now)), now).await?;
+    }
+    Ok(false)
+}
+
+/// No batch is live and none is about to fire: what one suspended goes on. Not one that is still being stopped while the
+/// next batch waits for it: it would never end. Answers whether a Job could not be changed; the others go on.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn resume(ctx: &Context, key: &LaneKey) -> Result<(), Error> {
+pub async fn resume(ctx: &Context, key: &LaneKey, lock: Option<&Lock>) -> Result<bool, Error> {
+    let mut refused = false;
     if let Some(unique_id) = minds(ctx, key) {
+        let waits = lock.is_some_and(|lock| lock.waiting_since().is_some());
         let suspended = |job: &JobView| writes_to(job, &unique_id) && job.is_suspended_for_batch();
         for job in ctx.world.jobs(suspended) {
-            go_on(ctx, &job).await?;
+            if !waits || job.is_stopped() {
+                refused |= !go_on(ctx, &job).await?;
+            }
         }
     }
-    Ok(())
+    Ok(refused)
+}
+
+/// The same beside another manager, where no batch of ours may be begun but one may still be live. Answers whether one
+/// is left to look at again.
+///
+/// # Errors
+/// [`Error`].
+pub async fn resume_beside(ctx: &Context, key: &LaneKey) -> Result<bool, Error> {
+    let Some(unique_id) = minds(ctx, key) else {
+        return Ok(false);
+    };
+    let suspended = |job: &JobView| writes_to(job, &unique_id) && job.is_suspended_for_batch();
+    if ctx.world.jobs(suspended).is_empty() {
+        return Ok(false);
+    }
+    let gate = ctx.gates.lane(&unique_id);
+    let _gate = gate.lock().await;
+    if !silence::go_on(batch_is_live(ctx, &unique_id).await?, false) {
+        return Ok(true);
+    }
+    resume(ctx, key, None).await
+}
+
+/// What a person let go on is not a batch's any more, so that nobody resumes what they suspend later. Answers whether a
+/// Job could not be changed.
+///
+/// # Errors
+/// [`Error`].
+pub async fn forget_suspended(ctx: &Context, key: &LaneKey) -> Result<bool, Error> {
+    let mut refused = false;
+    if let Some(unique_id) = minds(ctx, key) {
+        for job in ctx.world.jobs(|job| writes_to(job, &unique_id)) {
+            refused |= !let_go(ctx, &job).await?;
+        }
+    }
+    Ok(refused)
+}
+
+/// The same for one Job. Answers whether nothing is left to be done.
+///
+/// # Errors
+/// [`Error`].
+pub async fn let_go(ctx: &Context, job: &JobView) -> Result<bool, Error> {
+    if job.spec.suspend == Some(true) || job.annotation(names::SUSPENDED_AT).is_none() {
+        return Ok(true);
+    }
+    let off = json!({ "metadata": { "annotations": { names::SUSPENDED_AT: null } } });
+    changed(ctx, job, off).await
 }
 
 /// The same for repositories that have no object any more, so that no lane looks after their writers.
@@ -241,7 +327,7 @@ pub async fn resume_forgotten(ctx: &Context) -> Result<(), Error> {
     Ok(())
 }
 
-async fn go_on(ctx: &Context, job: &JobView) -> Result<(), Error> {
+async fn go_on(ctx: &Context, job: &JobView) -> Result<bool, Error> {
     let run = ObjectKey::new(
         job.key().namespace,
         job.annotation(names::WORKS_FOR).unwrap_or_default(),
@@ -252,25 +338,30 @@ async fn go_on(ctx: &Context, job: &JobView) -> Result<(), Error> {
         .is_some_and(|view| view.metadata.deletion_timestamp.is_some());
     if deleting {
         // Its own deletion stops it for good.
-        return Ok(());
+        return Ok(true);
     }
     tracing::info!(job = %job.key(), "a backup Job that waited for a delete Job goes on");
     let off = json!({
         "metadata": { "annotations": { names::SUSPENDED_AT: null } },
         "spec": { "suspend": false },
     });
-    change(ctx, job, off).await
+    changed(ctx, job, off).await
 }
 
-/// Changes a Job as it was judged. One that changed is judged again.
-async fn change(ctx: &Context, job: &JobView, patch: Value) -> Result<(), Error> {
+/// Changes a Job as it was judged. Answers whether that was done: what is refused for one Job keeps no other waiting.
+async fn changed(ctx: &Context, job: &JobView, patch: Value) -> Result<bool, Error> {
     let key = job.key();
     let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = job.metadata.resource_version.as_deref().unwrap_or_default();
     ctx.leadership.guard()?;
     match write::patch(&api, &key.name, version, patch).await {
-        Ok(_) | Err(WriteError::Gone) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(_) | Err(WriteError::Gone) => Ok(true),
+        // It is judged again as it is now.
+        Err(WriteError::Conflict) => Ok(false),
+        Err(WriteError::Api(error)) => {
+            tracing::warn!(job = %key, %error, "a backup Job could not be suspended or resumed; trying again");
+            Ok(false)
+        }
     }
 }
 
