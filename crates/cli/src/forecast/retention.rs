@@ -191,7 +191,7 @@ pub fn forecast(
         .collect();
     let mut histories: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for view in &facts.snapshots {
-        let Some(snapshot) = completed(view) else {
+        let Some(snapshot) = completed(view, now) else {
             continue;
         };
         let why = decision.retained.why.get(view.uid());

@@ -41,8 +41,7 @@ pub fn over(confirmed: Timestamp, beside: &[Beside], now: Timestamp) -> Timestam
         // A clock that was set back puts no look off.
         Beside::Ended(at) => (*at).min(now),
     });
-    ends.fold(confirmed, Timestamp::max)
-        .min(after(confirmed, BESIDE))
+    ends.fold(confirmed, Timestamp::max).min(after(confirmed, BESIDE))
 }
 
 /// When the next look is due: `confirmed` are the batches of the day, as [`over`] says, `looked` is when the newest whole

@@ -2,17 +2,21 @@
 //!
 //! **Promises.** As many as the repository's threshold at once are pruned only in the ordinary course of things, or
 //! after a person said so for exactly this generation of the policy. The first pass over a policy, and one whose
-//! last completed pass is not known, count as after an edit. A threshold of 0 holds nothing.
+//! last completed pass is not known, count as after an edit. What was said for a generation covers what its edit
+//! brought, until a pass over it was completed: as many adopted ones that come later are asked about as they are then.
+//! A threshold of 0 holds nothing.
 //!
 //! **Assumes.** The threshold is the strictest of all repositories concerned.
+
+use crate::hash::fnv1a;
 
 /// One pass of retention over one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass<'a> {
     /// Snapshots it would prune.
     pub prunes: usize,
-    /// Those of them that were adopted.
-    pub adopted: usize,
+    /// UIDs of those of them that were adopted.
+    pub adopted: &'a [&'a str],
     /// The strictest threshold; 0: off.
     pub threshold: u32,
     /// `metadata.generation` of the policy.
@@ -24,14 +28,22 @@ pub struct Pass<'a> {
 }
 
 /// What is to be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mass {
     /// Prune.
     Goes,
-    /// Prune nothing until a person says so: as many because the policy was edited.
-    HeldForEdit,
-    /// Prune nothing until a person says so: as many that were adopted.
-    HeldForAdopted,
+    /// Prune nothing until a person says so, with this value: as many because the policy was edited.
+    HeldForEdit(String),
+    /// Prune nothing until a person says so, with this value: as many that were adopted.
+    HeldForAdopted(String),
+}
+
+/// What a person says for exactly these adopted ones.
+fn of_adopted(generation: &str, uids: &[&str]) -> String {
+    let mut sorted = uids.to_vec();
+    sorted.sort_unstable();
+    let bytes = sorted.iter().flat_map(|uid| uid.bytes().chain([0]));
+    format!("{generation}-{:016x}", fnv1a(bytes))
 }
 
 /// Judges one pass.
@@ -40,14 +52,20 @@ pub fn judge(pass: &Pass<'_>) -> Mass {
     let many = |count: usize| {
         pass.threshold != 0 && u32::try_from(count).map_or(true, |count| count >= pass.threshold)
     };
-    let said = pass.generation.map(|generation| generation.to_string());
+    let generation = pass
+        .generation
+        .map_or_else(String::new, |generation| generation.to_string());
     let edited = pass.generation.is_none() || pass.completed != pass.generation;
-    if said.is_some() && pass.acknowledged == said.as_deref() {
-        Mass::Goes
-    } else if many(pass.prunes) && edited {
-        Mass::HeldForEdit
-    } else if many(pass.adopted) {
-        Mass::HeldForAdopted
+    let said = |value: &str| pass.generation.is_some() && pass.acknowledged == Some(value);
+    if edited && said(&generation) {
+        return Mass::Goes;
+    }
+    let adopted = of_adopted(&generation, pass.adopted);
+    if many(pass.prunes) && edited {
+        Mass::HeldForEdit(generation)
+    } else if many(pass.adopted.len()) && !said(&adopted) {
+        // After an edit the generation's own word is the wider one, and covers these as well.
+        Mass::HeldForAdopted(if edited { generation } else { adopted })
     } else {
         Mass::Goes
     }
@@ -60,7 +78,7 @@ mod tests {
     fn routine(prunes: usize) -> Pass<'static> {
         Pass {
             prunes,
-            adopted: 0,
+            adopted: &[],
             threshold: 10,
             generation: Some(4),
             completed: Some(4),
@@ -81,8 +99,8 @@ mod tests {
                 ..routine(prunes)
             };
             assert_eq!(judge(&edited(9)), Mass::Goes);
-            assert_eq!(judge(&edited(10)), Mass::HeldForEdit);
-            assert_eq!(judge(&edited(usize::MAX)), Mass::HeldForEdit);
+            assert_eq!(judge(&edited(10)), Mass::HeldForEdit("4".to_owned()));
+            assert_eq!(judge(&edited(usize::MAX)), Mass::HeldForEdit("4".to_owned()));
             let off = Pass {
                 threshold: 0,
                 ..edited(5000)
@@ -115,21 +133,47 @@ mod tests {
             acknowledged: Some(""),
             ..routine(50)
         };
-        assert_eq!(judge(&unknown), Mass::HeldForEdit);
+        assert_eq!(judge(&unknown), Mass::HeldForEdit(String::new()));
     }
 
+    const MANY: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
     #[test]
-    fn as_many_adopted_ones_wait_without_an_edit() {
+    fn as_many_adopted_ones_wait_without_an_edit_and_what_is_said_covers_exactly_them() {
         let adopted = |adopted| Pass {
             adopted,
             ..routine(50)
         };
-        assert_eq!(judge(&adopted(9)), Mass::Goes);
-        assert_eq!(judge(&adopted(10)), Mass::HeldForAdopted);
-        let said = Pass {
-            acknowledged: Some("4"),
-            ..adopted(50)
+        assert_eq!(judge(&adopted(&MANY[..9])), Mass::Goes);
+        let Mass::HeldForAdopted(value) = judge(&adopted(&MANY[..10])) else {
+            panic!("they are held")
         };
-        assert_eq!(judge(&said), Mass::Goes);
+        assert!(value.starts_with("4-"), "{value}");
+        let said = |uids, acknowledged| Pass {
+            acknowledged: Some(acknowledged),
+            ..adopted(uids)
+        };
+        assert_eq!(judge(&said(&MANY[..10], value.as_str())), Mass::Goes);
+        let mut turned = MANY[..10].to_vec();
+        turned.reverse();
+        assert_eq!(judge(&said(&turned, value.as_str())), Mass::Goes, "in any order");
+        for others in [&MANY[..11], &MANY[1..11], &MANY[2..]] {
+            assert!(
+                matches!(judge(&said(others, value.as_str())), Mass::HeldForAdopted(_)),
+                "{others:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_said_for_a_generation_covers_adopted_ones_only_until_it_was_completed() {
+        let said = |completed| Pass {
+            adopted: &MANY,
+            completed,
+            acknowledged: Some("4"),
+            ..routine(50)
+        };
+        assert_eq!(judge(&said(Some(3))), Mass::Goes);
+        assert!(matches!(judge(&said(Some(4))), Mass::HeldForAdopted(_)));
     }
 }

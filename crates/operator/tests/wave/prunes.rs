@@ -337,6 +337,97 @@ async fn a_policy_that_was_edited_unseen_prunes_nothing() {
     assert_eq!(story.stamped(), 0);
 }
 
+#[tokio::test]
+async fn a_backup_ended_between_the_making_of_its_object_and_its_record_whatever_its_mover_says() {
+    let started = "2020-01-01T00:00:00Z";
+    for (says, early) in [("2020-01-01T00:01:00Z", true), ("2100-01-01T00:00:00Z", false)] {
+        let story = Story::new(10);
+        story.run("nightly");
+        let created = Timestamp::now() - SignedDuration::from_hours(1);
+        let created = Timestamp::from_second(created.as_second()).unwrap();
+        story.server.set_created(&snapshot_path("nightly"), created);
+        story.server.edit(&snapshot_path("nightly"), |run| {
+            run["status"]["phase"] = json!("Running");
+            run["status"]["resolved"] =
+                json!({ "repository": { "kind": "Repository", "name": "nas", "namespace": "backup" } });
+        });
+        let message = json!({
+            "version": 1, "uniqueId": "id",
+            "result": { "backedUp": { "taken": 1, "first": {
+                "uid": "u-nightly", "snapshotId": "id-nightly", "startTime": started, "endTime": says,
+                "sizeBytes": 1, "filesNew": 1, "filesModified": 0, "filesUnchanged": 0,
+            } } },
+        });
+        story.server.put(
+            "/api/v1/namespaces/backup/pods/nightly-x",
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": "nightly-x", "namespace": "backup",
+                    "labels": { "batch.kubernetes.io/controller-uid": "j-nightly" },
+                    "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "j-nightly", "controller": true }],
+                },
+                "status": { "phase": "Succeeded", "containerStatuses": [{
+                    "name": "mover", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": { "terminated": { "exitCode": 0, "message": message.to_string() } },
+                }] },
+            }),
+        );
+        story.server.put(
+            "/apis/batch/v1/namespaces/backup/jobs/nightly",
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {
+                    "name": "nightly", "namespace": "backup", "uid": "j-nightly",
+                    "labels": {
+                        "kopiur.home-operations.com/op": "snapshot-backup", "app.kubernetes.io/managed-by": "holdfast",
+                        "kopiur.home-operations.com/owner-uid": "u-nightly",
+                    },
+                    "annotations": { "kopiur.home-operations.com/works-for": "nightly" },
+                },
+                "spec": {}, "status": { "conditions": [{ "type": "Complete", "status": "True" }] },
+            }),
+        );
+        let before = Timestamp::now();
+        story.run_pass("nightly").await;
+        let run = story.server.get(&snapshot_path("nightly")).unwrap();
+        assert_eq!(run["status"]["phase"], "Succeeded", "{run}");
+        let timing = &run["status"]["timing"];
+        assert_eq!(timing["startTime"], started, "as the repository has it");
+        let ended: Timestamp = timing["endTime"].as_str().unwrap().parse().unwrap();
+        if early {
+            assert_eq!(ended, created);
+        } else {
+            assert!(
+                ended >= before - SignedDuration::from_secs(1) && ended <= Timestamp::now(),
+                "{ended}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_edit_while_many_are_being_pruned_counts_for_the_rest() {
+    let story = Story::new(1_000);
+    for n in 0..130 {
+        story.kept(&format!("s{n:03}"));
+    }
+    story.policy(10, 1);
+    let mut deleted = 0;
+    story.server.after_write(move |write, objects| {
+        if write.method == Method::DELETE && write.path.contains("/snapshots/") {
+            deleted += 1;
+            if deleted == 20 {
+                objects.edit(&policy_path(), |p| p["metadata"]["generation"] = json!(2));
+            }
+        }
+    });
+    let key = ObjectKey::new("backup", "p");
+    // Its report conflicts with the edit, or it looks again: the next pass judges anew either way.
+    let _ = policy::pass(&story.ctx, &key).await;
+    assert_eq!(story.stamped(), 50, "of 120");
+}
+
 impl Story {
     /// One that the Kopia operator's retention was deleting when it was replaced: stamped, without a time.
     fn begun_elsewhere(&self, name: &str, hours_old: i64) {

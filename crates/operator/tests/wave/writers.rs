@@ -265,7 +265,11 @@ async fn one_that_may_not_be_resumed_keeps_no_other_waiting() {
             .server
             .on_write(move |write, _| (write.path == refused).then_some(StatusCode::FORBIDDEN));
         story.pass().await;
-        assert_eq!(story.server.get(other).unwrap()["spec"]["suspend"], false, "{other}");
+        assert_eq!(
+            story.server.get(other).unwrap()["spec"]["suspend"],
+            false,
+            "{other}"
+        );
     }
 }
 

@@ -15,6 +15,9 @@ use kube::core::PartialObjectMeta;
 use serde_json::json;
 use std::time::Duration;
 
+/// After so many it is asked again whether the policy still is what was judged.
+const ASK_AGAIN: usize = 50;
+
 /// Carries out a decision.
 pub async fn carry_out(
     ctx: &Context,
@@ -46,7 +49,13 @@ pub async fn carry_out(
         return Ok(Next::After(Duration::from_secs(1)));
     }
     let mut pruned = 0;
-    for pruned_one in &decision.prune {
+    let mut edited = false;
+    for (number, pruned_one) in decision.prune.iter().enumerate() {
+        // Thousands take minutes: an edit meanwhile counts for the rest.
+        if number > 0 && number % ASK_AGAIN == 0 && !still_so(ctx, key, facts).await? {
+            edited = true;
+            break;
+        }
         match prune(ctx, pruned_one).await {
             Ok(()) => pruned += 1,
             // Somebody changed it since it was judged: the next pass judges it again.
@@ -54,13 +63,18 @@ pub async fn carry_out(
             Err(error) => return Err(error),
         }
     }
-    for begun in &decision.restamp {
+    for (number, begun) in decision.restamp.iter().enumerate() {
+        if edited || number % ASK_AGAIN == 0 && !still_so(ctx, key, facts).await? {
+            edited = true;
+            break;
+        }
         match restamp(ctx, begun).await {
             Ok(()) => {}
             Err(Error::Conflict) => conflicts = true,
             Err(error) => return Err(error),
         }
     }
+    conflicts |= edited;
     let completed = decision.asked && decision.held.is_none() && !conflicts;
     report(ctx, key, facts, &decision, (pruned, completed), now).await?;
     Ok(if conflicts {

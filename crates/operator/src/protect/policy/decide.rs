@@ -6,7 +6,7 @@ use holdfast_api::policy::Retention;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, conditions, names};
-use holdfast_core::retention::{self, Completed, Keep, Retained, justify, mass, stamp};
+use holdfast_core::retention::{self, Completed, Keep, Retained, ended, justify, mass, stamp};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,14 +69,13 @@ pub struct Prune {
 pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
     let policy = &facts.policy;
     let active: Vec<&Arc<SnapshotView>> = facts.snapshots.iter().filter(|s| counts(s)).collect();
-    let ended = |s: &SnapshotView| s.status.as_ref()?.timing.as_ref()?.end_time;
     let mut decision = Decision {
         ready: true,
         stalled: false,
         reason: "PolicyReady",
         message: "The policy is in force.".into(),
         active: active.len(),
-        last_success: active.iter().filter_map(|s| ended(s)).max(),
+        last_success: active.iter().filter_map(|s| ended_at(s, now)).max(),
         prune: Vec::new(),
         restamp: Vec::new(),
         asked: false,
@@ -118,7 +117,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         return decision;
     }
     let keep = policy.spec.retention.as_ref().map(keep);
-    let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s)).collect();
+    let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s, now)).collect();
     let retained = retention::retain(&completed, keep.as_ref());
     let kept = justify::kept_ids(&completed, &retained);
     let by_uid: BTreeMap<&str, &Arc<SnapshotView>> = active.iter().map(|s| (s.uid(), *s)).collect();
@@ -133,7 +132,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         })
         .collect();
     decision.asked = true;
-    decision.restamp = restamp(facts, &completed, keep.as_ref());
+    decision.restamp = restamp(facts, &completed, keep.as_ref(), now);
     let all: Vec<Prune> = decision.prune.iter().chain(&decision.restamp).cloned().collect();
     decision.held = held(facts, &all);
     if decision.held.is_some() {
@@ -167,13 +166,13 @@ pub fn keep(retention: &Retention) -> Keep {
 
 /// Upgrade (`docs/design.md` 3.7): what another operator's retention had begun to delete, and this pass would have
 /// pruned too. Not what the breaker holds, and only in favour of what is there.
-fn restamp(facts: &Facts, live: &[Completed], keep: Option<&Keep>) -> Vec<Prune> {
+fn restamp(facts: &Facts, live: &[Completed], keep: Option<&Keep>, now: Timestamp) -> Vec<Prune> {
     let begun: Vec<&Arc<SnapshotView>> = facts.snapshots.iter().filter(|s| begun_elsewhere(s)).collect();
     if begun.is_empty() {
         return Vec::new();
     }
     let mut all = live.to_vec();
-    all.extend(begun.iter().filter_map(|s| completed(s)));
+    all.extend(begun.iter().filter_map(|s| completed(s, now)));
     let retained = retention::retain(&all, keep);
     let kept = justify::kept_ids(&all, &retained);
     let is_live = |id: &&String| live.iter().any(|one| one.id == **id);
@@ -211,31 +210,39 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
     let policy = &facts.policy;
     let retention = policy.status.as_ref().and_then(|s| s.retention.as_ref());
     let annotations = policy.metadata.annotations.as_ref();
-    let adopted = prune
+    let adopted: Vec<&str> = prune
         .iter()
         .filter(|p| p.view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str()))
-        .count();
+        .map(|p| p.view.uid())
+        .collect();
     let pass = mass::Pass {
         prunes: prune.len(),
-        adopted,
+        adopted: &adopted,
         threshold: facts.threshold,
         generation: policy.metadata.generation,
         completed: retention.and_then(|r| r.completed_generation),
         acknowledged: annotations.and_then(|a| a.get(names::ALLOW_MASS_PRUNE).map(String::as_str)),
     };
     let generation = policy.metadata.generation.unwrap_or_default();
-    let why = match mass::judge(&pass) {
+    let (why, value) = match mass::judge(&pass) {
         mass::Mass::Goes => return None,
-        mass::Mass::HeldForEdit => format!(
-            "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) since retention last ran to its end",
-            prune.len()
+        mass::Mass::HeldForEdit(value) => (
+            format!(
+                "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) since retention last ran to its end",
+                prune.len()
+            ),
+            value,
         ),
-        mass::Mass::HeldForAdopted => {
-            format!("Retention would prune {adopted} adopted Snapshots at once (generation {generation})")
-        }
+        mass::Mass::HeldForAdopted(value) => (
+            format!(
+                "Retention would prune {} adopted Snapshots at once (generation {generation})",
+                adopted.len()
+            ),
+            value,
+        ),
     };
     Some(format!(
-        "{why}; the threshold is {}. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{generation}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
+        "{why}; the threshold is {}. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{value}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
         facts.threshold,
         policy.metadata.namespace.as_deref().unwrap_or_default(),
         policy.metadata.name.as_deref().unwrap_or_default(),
@@ -245,14 +252,14 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
 
 /// The ids that retention keeps now of the group that a Snapshot belongs to, newest first, among these.
 #[must_use]
-pub fn kept_now(of: &SnapshotView, snapshots: &[Arc<SnapshotView>]) -> Vec<String> {
+pub fn kept_now(of: &SnapshotView, snapshots: &[Arc<SnapshotView>], now: Timestamp) -> Vec<String> {
     let Some(own) = group(of) else {
         return Vec::new();
     };
     let mut there: Vec<Completed> = snapshots
         .iter()
         .filter(|s| counts(s))
-        .filter_map(|s| completed(s))
+        .filter_map(|s| completed(s, now))
         .filter(|s| s.group == own)
         .collect();
     there.sort_by(|a, b| b.ended_at.cmp(&a.ended_at).then(a.id.cmp(&b.id)));
@@ -277,18 +284,26 @@ fn group(view: &SnapshotView) -> Option<String> {
     Some(format!("{repository}|{unique_id}|{}", source.unwrap_or_default()))
 }
 
-/// A Snapshot as retention sees it; none: it has not come to an end that is recorded.
+/// A Snapshot as retention sees it at this moment; none: it has not come to an end that is recorded.
 #[must_use]
-pub fn completed(view: &SnapshotView) -> Option<Completed> {
-    let status = view.status.as_ref()?;
+pub fn completed(view: &SnapshotView, now: Timestamp) -> Option<Completed> {
     Some(Completed {
         uid: view.uid().to_owned(),
         id: view.snapshot_id()?.to_owned(),
         group: group(view)?,
-        ended_at: status.timing.as_ref()?.end_time?,
+        ended_at: ended_at(view, now)?,
         pinned: view.spec.pin,
         vanished: vanished(view),
     })
+}
+
+/// Its end. What was recorded before now had ended when it was recorded.
+fn ended_at(view: &SnapshotView, now: Timestamp) -> Option<Timestamp> {
+    let status = view.status.as_ref()?;
+    let recorded = conditions::get(&status.conditions, conditions::READY)
+        .filter(|ready| ready.status == "True" && ready.reason == "SnapshotCreated")
+        .map_or(now, |ready| ready.last_transition_time.0.min(now));
+    Some(ended::known(status.timing.as_ref()?.end_time?, recorded))
 }
 
 fn vanished(view: &SnapshotView) -> bool {

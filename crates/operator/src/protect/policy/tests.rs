@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn now() -> Timestamp {
-    Timestamp::from_second(2_000_000).unwrap()
+    Timestamp::from_second(10_000_000).unwrap()
 }
 
 fn snapshot(n: i64, change: impl FnOnce(&mut Value)) -> Arc<SnapshotView> {
@@ -179,7 +179,10 @@ fn what_vanished_neither_counts_nor_is_pruned_nor_justifies() {
     let pruned: Vec<String> = decision.prune.iter().map(|p| p.view.key().name).collect();
     assert_eq!(pruned, ["s0", "s1"]);
     assert_eq!(decision.prune[0].kept, "id3,id2");
-    assert_eq!(super::kept_now(&all[0], &all), ["id3", "id2", "id1", "id0"]);
+    assert_eq!(
+        super::kept_now(&all[0], &all, now()),
+        ["id3", "id2", "id1", "id0"]
+    );
 }
 
 #[test]
@@ -285,4 +288,31 @@ fn an_edit_of_any_count_that_would_prune_as_many_as_the_threshold_waits() {
         facts.policy = Arc::new(policy);
         assert_eq!(pruned(&facts).len(), count, "ordinary pruning is never held");
     }
+}
+
+#[test]
+fn a_snapshot_that_says_it_ended_in_the_future_ended_when_it_was_recorded_or_now() {
+    let year = 366 * 24 * 3600;
+    let mut all = five();
+    all.extend((1..4).map(|n| snapshot(n * year, |_| {})));
+    let keep = json!({ "retention": { "keepAnnual": 3 } });
+    let decision = decide(&facts(keep, all), now());
+    assert_eq!(decision.last_success, Some(now()));
+    assert_eq!(
+        decision.retained.keep.len(),
+        1,
+        "no year after this one has begun"
+    );
+
+    // It was recorded before the others were taken, so it is older than they are.
+    let mut all = five();
+    all.push(snapshot(year, |s| {
+        s["status"]["conditions"] = json!([{
+            "type": "Ready", "status": "True", "reason": "SnapshotCreated", "message": "",
+            "lastTransitionTime": "1970-01-02T00:00:00Z",
+        }]);
+    }));
+    let keep = json!({ "retention": { "keepLatest": 5 } });
+    let ahead = format!("s{year}");
+    assert_eq!(pruned(&facts(keep, all)), [ahead]);
 }

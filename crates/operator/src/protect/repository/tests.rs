@@ -267,7 +267,8 @@ fn one_listing_per_request() {
 #[test]
 fn kopia_prefixes_that_lie_below_one_another_overlap_and_nothing_new_is_connected_there() {
     let spec = |engine: &str, bucket: &str, prefix: &str| {
-        let s3 = json!({ "s3": { "bucket": bucket, "prefix": prefix, "auth": { "secretRef": { "name": "k" } } } });
+        let s3 =
+            json!({ "s3": { "bucket": bucket, "prefix": prefix, "auth": { "secretRef": { "name": "k" } } } });
         let spec = json!({ "engine": engine, "backend": s3 });
         facts(spec, json!({})).view.spec.clone()
     };
@@ -293,6 +294,8 @@ fn kopia_prefixes_that_lie_below_one_another_overlap_and_nothing_new_is_connecte
     fresh.overlaps = known.overlaps;
     let step = decide(&fresh, now());
     assert_eq!(settles(&step), Some(Reason::InvalidSpec));
-    let Step::Settle(_, message, _) = step else { panic!() };
+    let Step::Settle(_, message, _) = step else {
+        panic!()
+    };
     assert!(message.contains("b/other"), "{message}");
 }

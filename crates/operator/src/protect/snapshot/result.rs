@@ -12,6 +12,7 @@ use crate::world::views::{JobState, JobView, SnapshotView};
 use holdfast_api::shared::Identity;
 use holdfast_api::snapshot::{RecordedSnapshot, RunFailure, SnapshotPhase, Stats, Timing};
 use holdfast_api::{conditions, names};
+use holdfast_core::retention::ended;
 use holdfast_protocol::outcome::{OperationResult, TakenSnapshot};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -36,6 +37,7 @@ pub async fn record(
     super::vanished::report(ctx, view, read, now).await?;
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
+    let created = view.metadata.creation_timestamp.as_ref().map(|t| t.0);
     let ends_as = if view.metadata.deletion_timestamp.is_some() {
         SnapshotPhase::Deleting
     } else {
@@ -61,7 +63,7 @@ pub async fn record(
             });
             status.timing = Some(Timing {
                 start_time: Some(taken.start_time),
-                end_time: Some(taken.end_time),
+                end_time: Some(ended::taken(taken.end_time, created, now)),
                 duration_seconds: Some(taken.end_time.duration_since(taken.start_time).as_secs()),
             });
             let message = taken_message(taken);
@@ -103,6 +105,15 @@ pub async fn record(
         BackupResult::Failed
     };
     ctx.metrics.backup(ended, &view.key().namespace, &policy);
+    if let Ok(taken) = &outcome {
+        let counted = ended::taken(taken.end_time, created, now);
+        if counted != taken.end_time {
+            tracing::warn!(
+                snapshot = %view.key(), told = %taken.end_time, %counted,
+                "the mover's clock is not ours: retention counts the backup as ended when it may have; check the time on its node"
+            );
+        }
+    }
     if let Err(failure) = &outcome {
         let _ = ctx
             .event_snapshot(

@@ -142,7 +142,7 @@ fn stamped(view: &SnapshotView) -> Vec<&str> {
 fn judge(ctx: &Context, lane: &LaneKey, view: &SnapshotView) -> Justified {
     let kept_now = view
         .policy()
-        .map(|policy| policy::kept_now(view, &ctx.world.snapshots_of_policy(&policy)))
+        .map(|policy| policy::kept_now(view, &ctx.world.snapshots_of_policy(&policy), ctx.clock.now()))
         .unwrap_or_default();
     let standing = |id: &str| {
         let recorders = ctx.world.live_recorders(lane, id);
@@ -224,7 +224,7 @@ pub async fn vanish<'a>(
         let now_kept;
         let mut ids = stamped(view);
         if let Some(policy) = view.policy() {
-            now_kept = policy::kept_now(view, &ctx.world.snapshots_of_policy(&policy));
+            now_kept = policy::kept_now(view, &ctx.world.snapshots_of_policy(&policy), ctx.clock.now());
             ids.extend(now_kept.iter().map(String::as_str));
         }
         let mut gone = BTreeSet::new();
