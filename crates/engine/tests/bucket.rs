@@ -294,3 +294,80 @@ fn a_damaged_record_in_a_bucket_counts_as_present() {
     assert_eq!(listing.unreadable, [taken[0].id.clone()]);
     assert_eq!(conformance::ids(&listing), [taken[1].id.as_str()]);
 }
+
+/// A link to nothing: the server lists it and does not find it.
+#[test]
+fn a_record_that_is_listed_and_not_found_counts_as_present() {
+    let bench = Bench::new();
+    fs::create_dir(bench.repository()).unwrap();
+    let server = serve(bench.repository().parent().unwrap());
+    let at = Location::Bucket(bucket(server, "repository", "deep/er"));
+    let mut repository = Restic.initialize(&at, &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    let record = bench.repository().join("deep/er/snapshots").join(&taken[0].id);
+    fs::remove_file(&record).unwrap();
+    std::os::unix::fs::symlink("nowhere", &record).unwrap();
+    let listing = repository.list().unwrap();
+    assert_eq!(listing.unreadable, [taken[0].id.clone()]);
+    assert_eq!(conformance::ids(&listing), [taken[1].id.as_str()]);
+    fs::remove_file(&record).unwrap();
+    assert!(repository.list().unwrap().unreadable.is_empty(), "it went away");
+}
+
+#[test]
+fn the_keys_of_a_creation_that_may_be_under_way_stay() {
+    let bench = Bench::new();
+    let keys = bench.repository().join("keys");
+    fs::create_dir_all(&keys).unwrap();
+    let server = serve(bench.repository().parent().unwrap());
+    let at = Location::Bucket(bucket(server, "repository", ""));
+    let name = "ab".repeat(32);
+    fs::write(keys.join(&name), "a key").unwrap();
+    let (refused, text) = class(Restic.initialize(&at, &password()));
+    assert_eq!(refused, ErrorClass::Failed);
+    assert!(text.contains("under way"), "{text}");
+    assert!(keys.join(&name).exists());
+    let file = fs::File::options().write(true).open(keys.join(&name)).unwrap();
+    let two_hours = std::time::Duration::from_secs(7_200);
+    file.set_modified(std::time::SystemTime::now() - two_hours)
+        .unwrap();
+    Restic.initialize(&at, &password()).unwrap();
+    assert!(!keys.join(&name).exists(), "of an interrupted one");
+    Restic.open(&at, &password()).unwrap();
+}
+
+/// In a process of its own, to which the system's authorities are others.
+#[test]
+fn what_the_system_trusts_is_not_trusted_where_authorities_are_named() {
+    const NAME: &str = "what_the_system_trusts_is_not_trusted_where_authorities_are_named";
+    const CHILD: &str = "HOLDFAST_TEST_SYSTEM_AUTHORITIES";
+    let Some(system) = std::env::var_os(CHILD) else {
+        let folder = tempfile::tempdir().unwrap();
+        let system = folder.path().join("system.pem");
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(CHILD, &system)
+            .env("SSL_CERT_FILE", &system)
+            .output()
+            .unwrap();
+        assert!(
+            child.status.success(),
+            "{}",
+            String::from_utf8_lossy(&child.stderr)
+        );
+        return;
+    };
+    let bench = Bench::new();
+    fs::create_dir(bench.repository()).unwrap();
+    let (server, of_system) = with_tls(serve(bench.repository().parent().unwrap()));
+    fs::write(system, of_system).unwrap();
+    let mut place = bucket(server, "repository", "");
+    place.plain = false;
+    Restic
+        .initialize(&Location::Bucket(place.clone()), &password())
+        .unwrap();
+    let (_, another) = with_tls(server);
+    place.authorities = Some(another);
+    let refused = class(Restic.open(&Location::Bucket(place), &password()));
+    assert_eq!(refused.0, ErrorClass::Unreachable, "{}", refused.1);
+}

@@ -12,11 +12,12 @@ use super::place::{self, Place};
 use crate::{Bucket, EngineError, ErrorClass};
 use bytes::Bytes;
 use futures::TryStreamExt;
+use jiff::{SignedDuration, Timestamp};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{
-    Certificate, ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    RetryConfig,
+    Certificate, ClientOptions, Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, RetryConfig,
 };
 use rustic_core::{BytesList, ErrorKind, FileType, Id, ReadBackend, RusticError, RusticResult, WriteBackend};
 use std::fmt;
@@ -26,6 +27,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// One request, its body included: a pack of some megabytes over a slow line.
 const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How long a creation may take between its key and its config.
+const UNDER_WAY: SignedDuration = SignedDuration::from_hours(1);
 
 /// What is asked for where no region is named; servers of one's own take any.
 const REGION: &str = "us-east-1";
@@ -67,6 +71,7 @@ impl Client {
                     "there is no certificate where authorities are named".to_owned(),
                 ));
             }
+            options = options.with_no_system_certificates(true);
             for certificate in all {
                 options = options.with_root_certificate(certificate);
             }
@@ -156,12 +161,35 @@ impl Client {
     }
 
     /// Removes the keys of an interrupted creation: a later opening could pick one, which does not decrypt the new config.
+    /// Young ones may be of a creation that is under way, whose repository could not be opened without them.
     ///
     /// # Errors
-    /// [`ErrorClass::Unreachable`].
+    /// [`ErrorClass::Failed`] where there are young ones or a repository after all, [`ErrorClass::Unreachable`].
     pub(super) fn forget_keys(&self, what: &str) -> Result<(), EngineError> {
         let unreachable = |cause| self.bucket.unreachable(what, cause);
-        for (key, _) in self.list(&self.below("keys")).map_err(unreachable)? {
+        let keys: Vec<ObjectMeta> = self
+            .runtime
+            .block_on(self.store.list(Some(&self.below("keys"))).try_collect())
+            .map_err(unreachable)?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let old = Timestamp::now() - UNDER_WAY;
+        if let Some(young) = keys
+            .iter()
+            .find(|key| key.last_modified.timestamp() >= old.as_second())
+        {
+            let why = format!(
+                "{} was written less than an hour ago: another creation may be under way",
+                young.location
+            );
+            let next =
+                "Wait for it; if there is none, try again an hour after it, or remove the folder `keys`";
+            return Err(EngineError::new(ErrorClass::Failed, what, why, next));
+        }
+        // It may have come to its end since it was looked at.
+        place::free(self.look(what)?, &self.bucket)?;
+        for key in keys.into_iter().map(|key| key.location) {
             self.runtime
                 .block_on(self.store.delete(&key))
                 .map_err(unreachable)?;

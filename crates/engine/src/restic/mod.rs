@@ -306,13 +306,23 @@ impl Repository for Connection {
         guarded(WHAT, || {
             self.prove_identity(WHAT)?;
             let ids: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
-            let rows: Vec<_> = ids.par_iter().filter_map(|id| self.read(*id)).collect();
+            let rows: Vec<_> = ids.par_iter().map(|id| (*id, self.read(*id))).collect();
             let mut listing = Listing::default();
-            for row in rows {
+            let mut dropped = BTreeSet::new();
+            for (id, row) in rows {
                 match row {
-                    Ok(info) => listing.snapshots.push(info),
-                    Err(id) => listing.unreadable.push(id),
+                    Some(Ok(info)) => listing.snapshots.push(info),
+                    Some(Err(id)) => listing.unreadable.push(id),
+                    None => {
+                        dropped.insert(id);
+                    }
                 }
+            }
+            if !dropped.is_empty() {
+                // One that went away is not listed any more; a server that lists it and does not find it is in doubt.
+                let mut still: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
+                still.retain(|id| dropped.contains(id));
+                listing.unreadable.extend(still.into_iter().map(hex));
             }
             listing.snapshots.sort_by(|a, b| a.id.cmp(&b.id));
             listing.unreadable.sort();
