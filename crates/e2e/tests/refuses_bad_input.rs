@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use holdfast_api::crd::{Rule, rules};
 use holdfast_api::unsupported::{self, Shape, Unsupported};
 use holdfast_api::{conditions, names};
+use holdfast_e2e::restores::restore;
 use holdfast_e2e::scenario::{POLICY, Scenario, told};
 use holdfast_e2e::{Lab, Look, objects, until};
 use serde_json::{Value, json};
@@ -51,7 +52,35 @@ fn kinds() -> Vec<(Value, Vec<Unsupported>, Vec<Rule>)> {
             unsupported::SNAPSHOT.to_vec(),
             rules::SNAPSHOT.to_vec(),
         ),
+        (
+            a_restore(),
+            unsupported::RESTORE.to_vec(),
+            // What an edit breaks is no object to be made.
+            rules::RESTORE
+                .iter()
+                .filter(|r| !r.rule.contains("oldSelf"))
+                .copied()
+                .collect(),
+        ),
     ]
+}
+
+fn a_restore() -> Value {
+    let source = json!({ "snapshotRef": { "name": "s" } });
+    restore(NS, "r", source, json!({ "pvcRef": { "name": "claim" } }))
+}
+
+/// A bucket with these fields, and keys that a repository of this kind can name.
+fn bucket(kind: &str, fields: Value) -> Value {
+    let mut secret = json!({ "name": "secret" });
+    if kind == "ClusterRepository" {
+        secret["namespace"] = json!(names::OPERATOR_NAMESPACE);
+    }
+    let mut s3 = json!({ "bucket": "b", "auth": { "secretRef": secret } });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        s3[field] = value.clone();
+    }
+    json!({ "s3": s3 })
 }
 
 /// `object` with `value` at `path`; `[]` is the first item.
@@ -108,6 +137,15 @@ async fn every_unsupported_field_is_refused_by_its_name() -> Result<()> {
             if field.parent.starts_with("spec.backend.s3") {
                 good["spec"]["backend"] = json!({ "s3": { "bucket": "b", "auth": {} } });
             }
+            // A rule is asked only of what is whole otherwise.
+            match field.parent {
+                "spec.source.fromPolicy" => good["spec"]["source"] = json!({ "fromPolicy": { "name": "p" } }),
+                "spec.target.pvc" => good["spec"]["target"] = json!({ "pvc": { "name": "c" } }),
+                parent if parent.starts_with("spec.repository") => {
+                    good["spec"]["repository"] = json!({ "name": "r" });
+                }
+                _ => {}
+            }
             let bad = with(&good, &field.path(), sample(field.shape));
             let said = lab
                 .refusal(bad)
@@ -141,7 +179,63 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
         ]);
+        for fields in [
+            json!({ "auth": {} }),
+            json!({ "endpoint": "https://s3.example.org" }),
+            json!({ "prefix": "a/../b/" }),
+            json!({ "tls": { "disableTls": true, "insecureSkipVerify": true } }),
+        ] {
+            list.push((kind, "spec.backend", Some(bucket(kind, fields))));
+        }
+        let mut kopia = match kind {
+            "ClusterRepository" => cluster_repository(),
+            _ => objects::repository(NS, "r", "claim", "secret", None),
+        };
+        kopia["spec"]["engine"] = json!("Kopia");
+        kopia["spec"]["backend"] = bucket(kind, json!({ "prefix": "prod" }));
+        list.push((kind, "spec", Some(kopia["spec"].clone())));
+        // The Secret's namespace, there where it has no place and absent where it has one.
+        let other = match kind {
+            "ClusterRepository" => bucket("Repository", json!({})),
+            _ => bucket("ClusterRepository", json!({})),
+        };
+        list.push((kind, "spec.backend", Some(other)));
     }
+    let of_restore = |path, value| ("Restore", path, Some(value));
+    list.extend([
+        of_restore("spec.source.fromPolicy", json!({ "name": "p" })),
+        of_restore("spec.target.populator", json!({})),
+        of_restore(
+            "spec.source",
+            json!({ "identity": { "username": "u", "hostname": "h" } }),
+        ),
+        of_restore("spec.repository", json!({ "name": "r" })),
+        of_restore(
+            "spec.repository",
+            json!({ "kind": "ClusterRepository", "name": "r", "namespace": "x" }),
+        ),
+        of_restore(
+            "spec.source",
+            json!({ "identity": { "username": "u", "hostname": "h", "snapshotID": "k1", "offset": 1 } }),
+        ),
+        of_restore(
+            "spec.options",
+            json!({ "skipExisting": true, "overwriteFiles": true }),
+        ),
+        of_restore(
+            "spec.options",
+            json!({ "writeSparseFiles": true, "skipExisting": true }),
+        ),
+        of_restore("spec.policy", json!({ "waitTimeout": "soon" })),
+        of_restore(
+            "spec.target",
+            json!({ "pvc": { "name": "c", "capacity": "large" } }),
+        ),
+        of_restore(
+            "spec.target",
+            json!({ "pvc": { "name": "c", "accessModes": ["ReadOnlyMany"] } }),
+        ),
+    ]);
     list.extend([
         (
             "Repository",
@@ -169,6 +263,11 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ("SnapshotPolicy", "spec.copyMethod", Some(json!("Snapshot"))),
         ("SnapshotPolicy", "spec.sources", Some(json!([{}]))),
         ("SnapshotPolicy", "spec.sources[].readOnly", Some(json!(false))),
+        (
+            "SnapshotPolicy",
+            "spec.retention",
+            Some(json!({ "keepLatest": 0, "keepAnnual": 0 })),
+        ),
         ("SnapshotSchedule", "spec.policyRef", None),
         (
             "SnapshotSchedule",
