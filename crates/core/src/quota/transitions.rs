@@ -135,8 +135,15 @@ fn seen_at(
                     .listing
                     .as_ref()
                     .is_some_and(|entry| entry.judged > fact.created_at);
-            if known {
-                return None;
+            if let Some(before) = before {
+                // What it claims from now on is noted and not charged: its bytes are gone, or written off. Otherwise the
+                // next Backup over this artifact would be charged with it, depending on which was seen first.
+                let noted = entry(Some(before), fact);
+                return (noted != *before).then(|| {
+                    let mut record = record.clone();
+                    record.backups.insert(fact.uid.clone(), noted);
+                    record
+                });
             }
             if listed_since {
                 // It is noted all the same: as long as it lives, the record is not forgotten.

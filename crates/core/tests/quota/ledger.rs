@@ -343,6 +343,28 @@ fn what_was_never_written_of_a_driver_is_taken_from_the_next_backup_seen() {
     }
 }
 
+/// Which Backup is shown first decides nothing.
+#[test]
+fn a_claim_that_grows_over_released_bytes_is_noted_and_charged_with_no_later_backup() {
+    let mut old = backup("a", 23);
+    let mut ledger = Ledger::default();
+    let mut record = see(&mut ledger, &old, 0);
+    record.state = State::Released;
+    record.reason = Reason::NoLongerListed;
+    ledger = Ledger::of([record]);
+    old.size_bytes = Some(61);
+    let mut new = backup("a", 41);
+    new.uid = "uid-new".into();
+    let (mut first, mut last) = (ledger.clone(), ledger);
+    see(&mut first, &old, 1);
+    see(&mut first, &new, 2);
+    see(&mut first, &old, 3);
+    assert_eq!(of(&first, &new).size.bytes, Some(41));
+    see(&mut last, &old, 1);
+    assert_eq!(of(&last, &old).state, State::Released);
+    assert!(backup_seen(&last, &old, t(2)).is_empty(), "once");
+}
+
 #[test]
 fn case_ledger_13_a_backup_that_names_another_bucket_is_charged_in_both() {
     let mut ledger = Ledger::default();
