@@ -178,6 +178,29 @@ pub struct Retention {
     pub keep_annual: Option<u32>,
 }
 
+impl Retention {
+    /// Each count with its name, whether it is set or not.
+    #[must_use]
+    pub fn counts(&self) -> [(&'static str, Option<u32>); 6] {
+        let Self {
+            keep_latest,
+            keep_hourly,
+            keep_daily,
+            keep_weekly,
+            keep_monthly,
+            keep_annual,
+        } = self;
+        [
+            ("keepLatest", *keep_latest),
+            ("keepHourly", *keep_hourly),
+            ("keepDaily", *keep_daily),
+            ("keepWeekly", *keep_weekly),
+            ("keepMonthly", *keep_monthly),
+            ("keepAnnual", *keep_annual),
+        ]
+    }
+}
+
 /// What deleting the policy does to the data of its Snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

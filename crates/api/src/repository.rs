@@ -211,13 +211,9 @@ pub struct ConfigMapKeyRef {
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
     /// The key that holds PEM certificates.
-    #[serde(default = "ca_key")]
+    #[serde(default = "crate::shared::ca_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
-}
-
-fn ca_key() -> String {
-    "ca.crt".to_owned()
 }
 
 /// What to sign in to an S3 server with.

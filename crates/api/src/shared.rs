@@ -182,6 +182,11 @@ pub struct PolicyRef {
     pub namespace: Option<NotYet>,
 }
 
+/// The key that holds certificates where none is named.
+pub(crate) fn ca_key() -> String {
+    "ca.crt".to_owned()
+}
+
 /// Reference to one key of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

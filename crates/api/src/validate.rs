@@ -3,7 +3,7 @@
 //! **Promises.** Specs are taken apart without `..`, so a new field does not compile unseen. An empty answer
 //! means the operator acts on every field that is set.
 
-use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, Retention, SnapshotPolicySpec};
+use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
     FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls, SlidingWindow,
@@ -396,27 +396,13 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
             }
         }
     }
-    if let Some(Retention {
-        keep_latest,
-        keep_hourly,
-        keep_daily,
-        keep_weekly,
-        keep_monthly,
-        keep_annual,
-    }) = retention
-    {
-        let mut counts = [
-            keep_latest,
-            keep_hourly,
-            keep_daily,
-            keep_weekly,
-            keep_monthly,
-            keep_annual,
-        ]
-        .into_iter()
-        .flatten()
-        .peekable();
-        if counts.peek().is_some() && counts.all(|count| *count == 0) {
+    if let Some(retention) = retention {
+        let mut counts = retention
+            .counts()
+            .into_iter()
+            .filter_map(|(_, count)| count)
+            .peekable();
+        if counts.peek().is_some() && counts.all(|count| count == 0) {
             no.say("spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything");
         }
     }

@@ -96,13 +96,9 @@ pub struct StoreCaBundle {
     #[schemars(length(max = 63))]
     pub namespace: Option<String>,
     /// The key that holds the certificates, PEM.
-    #[serde(default = "ca_key")]
+    #[serde(default = "crate::shared::ca_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
-}
-
-fn ca_key() -> String {
-    "ca.crt".to_owned()
 }
 
 /// Credentials in a Secret.

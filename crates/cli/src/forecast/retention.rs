@@ -289,25 +289,11 @@ fn table(found: &Forecast, style: Style) -> String {
 
 /// The counts that are set, by their names.
 fn counts(retention: &Retention) -> String {
-    let Retention {
-        keep_latest,
-        keep_hourly,
-        keep_daily,
-        keep_weekly,
-        keep_monthly,
-        keep_annual,
-    } = retention;
-    let said: Vec<String> = [
-        ("keepLatest", keep_latest),
-        ("keepHourly", keep_hourly),
-        ("keepDaily", keep_daily),
-        ("keepWeekly", keep_weekly),
-        ("keepMonthly", keep_monthly),
-        ("keepAnnual", keep_annual),
-    ]
-    .into_iter()
-    .filter_map(|(name, count)| Some(format!("{name}: {}", (*count)?)))
-    .collect();
+    let said: Vec<String> = retention
+        .counts()
+        .into_iter()
+        .filter_map(|(name, count)| Some(format!("{name}: {}", count?)))
+        .collect();
     if said.is_empty() {
         "no counts, which never prunes".to_owned()
     } else {

@@ -92,18 +92,14 @@ impl World {
         self.read().repositories.get(key).cloned()
     }
 
-    /// The first repository object, by its key, that `is` says yes to.
+    /// The repository objects that `is` says yes to, in the order of their keys.
     #[must_use]
-    pub fn repository_that(&self, is: impl Fn(&RepositoryView) -> bool) -> Option<Arc<RepositoryView>> {
+    pub fn repositories_that(&self, is: impl Fn(&RepositoryView) -> bool) -> Vec<Arc<RepositoryView>> {
         let state = self.read();
         let those = state.repositories.values().filter(|view| is(view));
-        those.min_by(|a, b| a.key.cmp(&b.key)).cloned()
-    }
-
-    /// Every repository object.
-    #[must_use]
-    pub fn repositories(&self) -> Vec<Arc<RepositoryView>> {
-        self.read().repositories.values().cloned().collect()
+        let mut those: Vec<_> = those.cloned().collect();
+        those.sort_by(|a, b| a.key.cmp(&b.key));
+        those
     }
 
     /// A policy.

@@ -13,7 +13,7 @@ use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
 use holdfast_api::snapshot::{
     DeletionStatus, JobStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase, Stats, Timing,
 };
-use holdfast_api::{SnapshotSchedule, names};
+use holdfast_api::{SnapshotSchedule, conditions, names};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -204,6 +204,19 @@ impl SnapshotView {
     #[must_use]
     pub fn phase(&self) -> Option<SnapshotPhase> {
         self.status.as_ref()?.phase
+    }
+
+    /// Unique id of the repository that its run was pinned to.
+    #[must_use]
+    pub fn pinned_unique_id(&self) -> Option<&str> {
+        self.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()
+    }
+
+    /// Whether its snapshot was found gone from the repository (`docs/design.md` 3.7).
+    #[must_use]
+    pub fn is_vanished(&self) -> bool {
+        let list = self.status.as_ref().map(|s| s.conditions.as_slice());
+        conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
     }
 }
 

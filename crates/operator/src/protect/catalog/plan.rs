@@ -10,9 +10,9 @@
 use super::row;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
+use holdfast_api::names;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
-use holdfast_api::{conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -129,12 +129,12 @@ impl<'a> Known<'a> {
             let row = is_row(view);
             let live = view.metadata.deletion_timestamp.is_none();
             if let Some(id) = view.snapshot_id()
-                && pinned_id(view).is_none_or(|u| u == scan.unique_id)
+                && view.pinned_unique_id().is_none_or(|u| u == scan.unique_id)
             {
                 *known.recorded.entry(id).or_default() |= live && !row;
                 // Only where it is certain that it is this repository's snapshot that is listed.
-                let certain = pinned_id(view) == Some(scan.unique_id);
-                if live && !row && certain && known.listed.contains(id) && has_vanished(view) {
+                let certain = view.pinned_unique_id() == Some(scan.unique_id);
+                if live && !row && certain && known.listed.contains(id) && view.is_vanished() {
                     known.seen_again.push(Arc::clone(view));
                 }
             }
@@ -144,7 +144,7 @@ impl<'a> Known<'a> {
             let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
             if view.status.is_some() {
                 let pinned = view.pin().as_ref() == Some(&scan.repository.key);
-                if pinned && pinned_id(view) == Some(scan.unique_id) {
+                if pinned && view.pinned_unique_id() == Some(scan.unique_id) {
                     known.rows.push(Arc::clone(view));
                 }
             } else if of_this_object && let Some(label) = view.label(names::SNAPSHOT_ID_LABEL) {
@@ -196,13 +196,4 @@ impl<'a> Known<'a> {
             None => false,
         }
     }
-}
-
-fn has_vanished(view: &SnapshotView) -> bool {
-    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
-    conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
-}
-
-fn pinned_id(view: &SnapshotView) -> Option<&str> {
-    view.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()
 }

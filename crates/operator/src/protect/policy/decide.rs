@@ -293,7 +293,7 @@ pub fn completed(view: &SnapshotView, now: Timestamp) -> Option<Completed> {
         group: group(view)?,
         ended_at: ended_at(view, now)?,
         pinned: view.spec.pin,
-        vanished: vanished(view),
+        vanished: view.is_vanished(),
     })
 }
 
@@ -306,18 +306,13 @@ fn ended_at(view: &SnapshotView, now: Timestamp) -> Option<Timestamp> {
     Some(ended::known(status.timing.as_ref()?.end_time?, recorded))
 }
 
-fn vanished(view: &SnapshotView) -> bool {
-    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
-    conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
-}
-
 /// Whether retention counts it: not vanished, succeeded, with a recorded snapshot, not being deleted, ours by origin.
 fn counts(view: &SnapshotView) -> bool {
     is_ours(view)
         && view.metadata.deletion_timestamp.is_none()
         && view.phase() == Some(SnapshotPhase::Succeeded)
         && view.snapshot_id().is_some()
-        && !vanished(view)
+        && !view.is_vanished()
 }
 
 fn is_ours(view: &SnapshotView) -> bool {

@@ -61,12 +61,10 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
         .into_iter()
         .filter(|r| r.key != view.key);
     let shared_with = others.map(|r| r.key.to_string()).collect();
-    let overlapping = ctx.world.repositories();
-    let overlaps = overlapping
-        .iter()
-        .filter(|r| r.key != view.key && overlap(&view.spec, &r.spec))
-        .map(|r| r.key.to_string())
-        .collect();
+    let overlapping = ctx
+        .world
+        .repositories_that(|r| r.key != view.key && overlap(&view.spec, &r.spec));
+    let overlaps = overlapping.iter().map(|r| r.key.to_string()).collect();
     let allowed_namespaces = view.allowed.as_ref().map(|allowed| {
         let n = ctx
             .world

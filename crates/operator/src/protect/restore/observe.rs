@@ -150,7 +150,11 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
     let goes_to = goes_to(&facts.view);
     let keeps = |view: &RepositoryView| goes_to.iter().any(|name| claims::keeps(view, &namespace, name));
-    facts.keeps = ctx.world.repository_that(keeps).map(|view| view.key.clone());
+    facts.keeps = ctx
+        .world
+        .repositories_that(keeps)
+        .first()
+        .map(|view| view.key.clone());
     facts.job = current_job(ctx, &facts).await?;
     let needs_job = facts.job.is_none() && !facts.is_written();
     match facts.resolved().cloned() {

@@ -63,20 +63,16 @@ fn gone(view: &SnapshotView, read: &Read, others: &[Arc<SnapshotView>]) -> Vec<A
     let OperationResult::BackedUp { vanished, .. } = &outcome.result else {
         return Vec::new();
     };
-    let unique_id = |view: &SnapshotView| view.status.as_ref()?.resolved.as_ref()?.unique_id.clone();
-    let here = unique_id(view);
+    let here = view.pinned_unique_id();
     others
         .iter()
         .filter(|other| other.metadata.deletion_timestamp.is_none() && other.uid() != view.uid())
-        .filter(|other| here.is_some() && unique_id(other) == here)
+        .filter(|other| here.is_some() && other.pinned_unique_id() == here)
         .filter(|other| {
             let id = other.snapshot_id().map(cut);
             id.is_some_and(|id| vanished.iter().any(|gone| gone == id))
         })
-        .filter(|other| {
-            let list = other.status.as_ref().map(|s| s.conditions.as_slice());
-            !conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
-        })
+        .filter(|other| !other.is_vanished())
         .cloned()
         .collect()
 }

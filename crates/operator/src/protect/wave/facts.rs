@@ -209,7 +209,7 @@ pub fn repository(view: &RepositoryView) -> RepositoryFacts {
 /// The unique id of the physical repository that a Snapshot was taken into, if that is not the lane's.
 #[must_use]
 pub fn elsewhere<'a>(view: &'a SnapshotView, lane: &LaneKey) -> Option<&'a str> {
-    let recorded = view.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()?;
+    let recorded = view.pinned_unique_id()?;
     match lane {
         LaneKey::Physical(id) if id != recorded => Some(recorded),
         LaneKey::Physical(_) | LaneKey::Unconnected(_) | LaneKey::Unresolved => None,

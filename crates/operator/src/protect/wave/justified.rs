@@ -14,7 +14,7 @@ use crate::context::{Context, Error};
 use crate::protect::policy;
 use crate::world::keys::LaneKey;
 use crate::world::views::SnapshotView;
-use holdfast_api::{conditions, names};
+use holdfast_api::names;
 use holdfast_core::deletion::{DeleteReason, Plan, RetainReason, Stamp, Verdict};
 use holdfast_core::retention::justify::{Justified, Standing, justify};
 use holdfast_protocol::WORK_LIMIT;
@@ -146,7 +146,7 @@ fn judge(ctx: &Context, lane: &LaneKey, view: &SnapshotView) -> Justified {
         .unwrap_or_default();
     let standing = |id: &str| {
         let recorders = ctx.world.live_recorders(lane, id);
-        if recorders.iter().any(|s| is_vanished(s)) {
+        if recorders.iter().any(|s| s.is_vanished()) {
             Standing::Vanished
         } else if recorders.is_empty() {
             Standing::Gone
@@ -155,11 +155,6 @@ fn judge(ctx: &Context, lane: &LaneKey, view: &SnapshotView) -> Justified {
         }
     };
     justify(&stamped(view), standing, kept_now)
-}
-
-fn is_vanished(view: &SnapshotView) -> bool {
-    let list = view.status.as_ref().map(|s| s.conditions.as_slice());
-    conditions::is_true(list.unwrap_or_default(), conditions::VANISHED)
 }
 
 fn void_because(ids: &[String]) -> String {
@@ -241,7 +236,7 @@ pub async fn vanish<'a>(
     }
     let marks = vanished
         .into_values()
-        .filter(|view| !is_vanished(view))
+        .filter(|view| !view.is_vanished())
         .map(|view| mark(ctx, view, now))
         .collect();
     for marked in few_at_once(marks).await {
