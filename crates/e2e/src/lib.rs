@@ -24,4 +24,4 @@ pub mod wait;
 
 pub use lab::Lab;
 pub use scenario::Scenario;
-pub use wait::{Look, until, until_every};
+pub use wait::{Look, none_left, until, until_every};

@@ -4,6 +4,10 @@
 //! that fails is seen, not fatal: the API server may be busy.
 
 use anyhow::{Result, bail};
+use kube::api::{Api, ListParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
@@ -52,6 +56,30 @@ where
         }
         tokio::time::sleep(pace).await;
     }
+}
+
+/// Waits until the API server lists no object whose name `is` says yes to.
+///
+/// # Errors
+/// When it cannot be listed, or some are left after `limit`; the error names them.
+pub async fn none_left<K>(api: &Api<K>, what: &str, limit: Duration, is: impl Fn(&str) -> bool) -> Result<()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    until(what, limit, || async {
+        let all = api.list(&ListParams::default()).await?.items;
+        let left: Vec<String> = all
+            .iter()
+            .map(ResourceExt::name_any)
+            .filter(|name| is(name))
+            .collect();
+        Ok(if left.is_empty() {
+            Look::Done(())
+        } else {
+            Look::Not(left.join(", "))
+        })
+    })
+    .await
 }
 
 #[cfg(test)]

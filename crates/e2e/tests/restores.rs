@@ -8,7 +8,7 @@ use holdfast_e2e::restores::{admit, as_root, asking_claim, completed, content, e
 use holdfast_e2e::scenario::{
     DATA_CLAIM, POLICY, REPOSITORY, SECRET, Scenario, VAULT_CLAIM, remove_namespace,
 };
-use holdfast_e2e::{Lab, Look, objects, pods, until};
+use holdfast_e2e::{Lab, Look, none_left, objects, pods, until};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -426,22 +426,11 @@ async fn a_claim_that_asks_is_filled_before_it_is_bound_and_again_when_it_is_mad
 /// The claims that stood in for others are gone.
 async fn no_primes(lab: &Lab, namespace: &str) -> Result<()> {
     let claims: Api<PersistentVolumeClaim> = lab.api(namespace);
-    until(
+    none_left(
+        &claims,
         "the claims that stood in to be gone",
         Duration::from_secs(60),
-        || async {
-            let all = claims.list(&ListParams::default()).await?.items;
-            let left: Vec<String> = all
-                .iter()
-                .map(ResourceExt::name_any)
-                .filter(|name| name.starts_with(names::PRIME_PREFIX))
-                .collect();
-            Ok(if left.is_empty() {
-                Look::Done(())
-            } else {
-                Look::Not(left.join(", "))
-            })
-        },
+        |name| name.starts_with(names::PRIME_PREFIX),
     )
     .await
 }

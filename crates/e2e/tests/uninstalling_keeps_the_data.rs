@@ -9,7 +9,7 @@ use holdfast_api::{crd, names};
 use holdfast_e2e::deletions::is_discovered;
 use holdfast_e2e::jobs::Watch;
 use holdfast_e2e::scenario::{POLICY, REPOSITORY, SECRET, VAULT_CLAIM, remove_namespace};
-use holdfast_e2e::{Lab, Look, Scenario, kill, objects, until};
+use holdfast_e2e::{Lab, Look, Scenario, kill, none_left, objects, until};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -49,20 +49,13 @@ async fn everything(lab: &Lab) -> Result<Vec<String>> {
 }
 
 /// Waits until no definition of ours is left.
-async fn none_left(api: &Api<CustomResourceDefinition>) -> Result<()> {
-    until("the definitions to be gone", Duration::from_secs(120), || async {
-        let all = api.list(&ListParams::default()).await?.items;
-        let left: Vec<String> = all
-            .iter()
-            .map(ResourceExt::name_any)
-            .filter(|n| n.ends_with(names::GROUP))
-            .collect();
-        Ok(if left.is_empty() {
-            Look::Done(())
-        } else {
-            Look::Not(left.join(", "))
-        })
-    })
+async fn no_definitions(api: &Api<CustomResourceDefinition>) -> Result<()> {
+    none_left(
+        api,
+        "the definitions to be gone",
+        Duration::from_secs(120),
+        |name| name.ends_with(names::GROUP),
+    )
     .await
 }
 
@@ -164,7 +157,7 @@ async fn uninstall(scenario: &Scenario, api: &Api<CustomResourceDefinition>) -> 
     for name in definitions() {
         api.delete(&name, &DeleteParams::default()).await?;
     }
-    none_left(api).await?;
+    no_definitions(api).await?;
     assert!(watch.all().is_empty(), "a delete Job existed");
     assert_eq!(scenario.count().await?, 5, "data went with the definitions");
     let events: Api<Event> = scenario.lab.api(&scenario.namespace);

@@ -33,10 +33,8 @@ impl Servers {
     }
 }
 
-/// Serves until the process ends.
-fn serve(folder: &Path) -> SocketAddr {
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let folder = folder.to_owned();
+/// Runs on a thread of its own until the process ends; answers with the address that it listens at.
+fn listen(serve: impl AsyncFnOnce(TcpListener) + Send + 'static) -> SocketAddr {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -46,10 +44,18 @@ fn serve(folder: &Path) -> SocketAddr {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             tell.send(listener.local_addr().unwrap()).unwrap();
-            holdfast_standin::s3::serve(listener, &folder, "key-id", SECRET).await
+            serve(listener).await
         })
     });
     told.recv().unwrap()
+}
+
+fn serve(folder: &Path) -> SocketAddr {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let folder = folder.to_owned();
+    listen(async move |listener| {
+        let _ = holdfast_standin::s3::serve(listener, &folder, "key-id", SECRET).await;
+    })
 }
 
 /// Ends TLS in front of a server; answers with its address and the authority's certificate.
@@ -61,27 +67,18 @@ fn with_tls(inner: SocketAddr) -> (SocketAddr, String) {
         .with_single_cert(vec![made.cert.der().clone()], key.into())
         .unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    let mut outer = acceptor.accept(socket).await?;
-                    let mut inner = TcpStream::connect(inner).await?;
-                    tokio::io::copy_bidirectional(&mut outer, &mut inner).await
-                });
-            }
-        })
+    let outside = listen(async move |listener| {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut outer = acceptor.accept(socket).await?;
+                let mut inner = TcpStream::connect(inner).await?;
+                tokio::io::copy_bidirectional(&mut outer, &mut inner).await
+            });
+        }
     });
-    (told.recv().unwrap(), made.cert.pem())
+    (outside, made.cert.pem())
 }
 
 fn bucket(server: SocketAddr, name: &str, prefix: &str) -> Bucket {
