@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams};
 use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Names inside every scenario's namespace.
@@ -36,10 +37,16 @@ pub struct Scenario {
     pub namespace: String,
 }
 
+/// The last time that [`suffix`] used, in microseconds: scenarios that begin in one microsecond get different names.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 /// Eight letters that were not used before: the time, in base 36.
 #[must_use]
 pub fn suffix() -> String {
-    let mut n = jiff::Timestamp::now().as_nanosecond().unsigned_abs() / 1_000;
+    let now = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or_default();
+    let later = |last: u64| now.max(last.saturating_add(1));
+    let last = LAST.update(Ordering::Relaxed, Ordering::Relaxed, later);
+    let mut n = later(last);
     let mut text = String::new();
     for _ in 0..8 {
         let digit = u32::try_from(n % 36).unwrap_or_default();
@@ -388,4 +395,23 @@ pub async fn shell(lab: &Lab, line: &str, tools: Option<&std::path::Path>) -> Re
 /// When it cannot be written as JSON.
 pub fn json<T: serde::Serialize>(object: &T) -> Result<Value> {
     Ok(serde_json::to_value(object)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn scenarios_that_begin_at_once_get_names_of_their_own() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| std::thread::spawn(|| (0..1_000).map(|_| suffix()).collect::<Vec<String>>()))
+            .collect();
+        let all: Vec<String> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert!(all.iter().all(|one| one.len() == 8), "{:?}", all.first());
+    }
 }

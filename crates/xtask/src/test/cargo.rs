@@ -1,10 +1,10 @@
 //! Running `cargo test` and reading what came of it.
 //!
 //! Promise: a run in which no test ran, a test program that died and a build that failed are failures. A test that
-//! passes but prints a line `skipped: <reason>` counts as skipped, with that reason. The whole output is kept in a
-//! log, and shown where something failed.
+//! passes but prints a line `skipped: <reason>` counts as skipped, with that reason. What failed is named with the
+//! first thing it said of why. The whole output is kept in a log, and shown where something failed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -87,6 +87,10 @@ struct Reading {
     section: Section,
     current: String,
     seen: BTreeSet<(String, String)>,
+    /// The words that follow `panicked at`, or nothing: they stand in the line after it.
+    panicked: bool,
+    /// The first thing that each failed test said of why.
+    why: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +137,23 @@ impl Reading {
                 reason: reason.to_owned(),
             };
             self.outcome.skipped.push(skipped);
+        } else if self.section == Section::Failures {
+            self.failure(text);
+        }
+    }
+
+    /// A line of what a failed test said.
+    fn failure(&mut self, text: &str) {
+        let why = if std::mem::take(&mut self.panicked) {
+            Some(text)
+        } else {
+            self.panicked = text.starts_with("thread '") && text.contains("panicked at");
+            text.strip_prefix("Error: ")
+        };
+        if let Some(why) = why {
+            let why = why.chars().take(400).collect();
+            let name = self.name(&self.current);
+            self.why.entry(name).or_insert(why);
         }
     }
 
@@ -156,6 +177,11 @@ impl Reading {
 
     fn finish(self, success: bool) -> Outcome {
         let mut outcome = self.outcome;
+        for failed in &mut outcome.failed {
+            if let Some(why) = self.why.get(failed) {
+                *failed = format!("{failed}: {why}");
+            }
+        }
         let told = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
         outcome.passed = self.passed.saturating_sub(told);
         if !success && outcome.failed.is_empty() {
@@ -249,6 +275,45 @@ test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             [
                 ("holdfast_api a::slow", "takes an hour"),
                 ("holdfast_api a::needs_kopia", "no kopia")
+            ]
+        );
+    }
+
+    #[test]
+    fn what_failed_is_named_with_why() {
+        let outcome = read(
+            "     Running tests/a.rs (target/debug/deps/a-0123abcd)
+test panics ... FAILED
+test errs ... FAILED
+test is_silent ... FAILED
+
+failures:
+
+---- panics stdout ----
+
+thread 'panics' (7) panicked at crates/a/tests/a.rs:3:5:
+assertion failed: one is two
+note: run with RUST_BACKTRACE=1
+
+---- errs stdout ----
+Error: no answer
+
+Caused by:
+    Error: refused
+
+---- is_silent stdout ----
+
+failures:
+    panics
+",
+            false,
+        );
+        assert_eq!(
+            outcome.failed,
+            [
+                "a panics: assertion failed: one is two",
+                "a errs: no answer",
+                "a is_silent"
             ]
         );
     }
