@@ -24,6 +24,7 @@ pub mod snapshot;
 pub mod strategies;
 pub mod unsupported;
 pub mod validate;
+pub mod written;
 
 pub use backups::{Backup, BackupClass, BackupJob, Plan, RestoreJob};
 pub use ledger::{Artifact, BackupStore};

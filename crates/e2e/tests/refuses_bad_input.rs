@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use holdfast_api::crd::{Rule, rules};
 use holdfast_api::unsupported::{self, Shape, Unsupported};
-use holdfast_api::{conditions, names};
+use holdfast_api::{conditions, names, written};
 use holdfast_e2e::restores::restore;
 use holdfast_e2e::scenario::{POLICY, Scenario, told};
 use holdfast_e2e::{Lab, Look, objects, until};
@@ -377,6 +377,55 @@ async fn values_out_of_range_are_refused_by_their_field() -> Result<()> {
         let said = said.with_context(|| format!("{path}: {value} was accepted"))?;
         assert!(said.contains(path), "{path}: {said}");
     }
+    Ok(())
+}
+
+/// The page `docs/reference/manifests.md` is made of the same sentences.
+#[tokio::test]
+async fn manifests_as_people_write_them_are_accepted_or_refused_in_these_words() -> Result<()> {
+    let test = "manifests_as_people_write_them_are_accepted_or_refused_in_these_words";
+    let Some(lab) = Lab::for_test(test).await? else {
+        return Ok(());
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/tests/fixtures/kopia");
+    let (mut accepted, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        for document in std::fs::read_to_string(&path)?.split("\n---\n") {
+            let mut object: Value = serde_saphyr::from_str(document)?;
+            if !written::is_ours(&object) {
+                continue;
+            }
+            if object["metadata"]["namespace"].is_string() {
+                // Whether its namespace is there is not what is asked.
+                object["metadata"]["namespace"] = json!(NS);
+            }
+            let foreseen = match written::refusals(&object) {
+                Ok(refusals) => refusals,
+                Err(written::Unreadable::NoSuchKind(_)) => {
+                    assert!(lab.refusal(object).await?.is_some(), "{}", path.display());
+                    continue;
+                }
+                Err(other) => anyhow::bail!("{}: {other}", path.display()),
+            };
+            let said = lab.refusal(object).await?;
+            let Some(said) = said else {
+                assert_eq!(foreseen, [], "{} was accepted", path.display());
+                accepted += 1;
+                continue;
+            };
+            assert!(!foreseen.is_empty(), "{} was refused: {said}", path.display());
+            for sentence in foreseen {
+                assert!(
+                    said.contains(&sentence.0),
+                    "{}: {sentence} is not in: {said}",
+                    path.display()
+                );
+            }
+            refused += 1;
+        }
+    }
+    assert!(accepted + refused >= 10, "{accepted} accepted, {refused} refused");
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 mod account;
 mod crds;
 mod fields;
+mod manifests;
 pub mod monitoring;
 mod reasons;
 mod restore;
@@ -100,6 +101,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     let mut files = crds::files()?;
     files.push(values::readme(workspace)?);
     files.push(fields::page());
+    files.push(manifests::page(workspace)?);
     files.push(reasons::page());
     files.push(restore::page());
     files.push(rules::page());
@@ -159,7 +161,12 @@ mod tests {
             "charts/holdfast/values.yaml",
             "charts/holdfast/values.schema.json",
             "dev/mutants.json",
-        ] {
+        ]
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(manifests::files(&workspace).expect("manifests"))
+        {
+            let input = input.strip_prefix(&workspace).unwrap_or(&input);
             fs::create_dir_all(to.join(input).parent().expect("a folder")).expect("made");
             fs::copy(workspace.join(input), to.join(input)).expect("copied");
         }

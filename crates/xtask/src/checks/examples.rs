@@ -6,10 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use holdfast_api::{
-    ClusterRepository, Repository, Restore, Snapshot, SnapshotPolicy, SnapshotSchedule, names, validate,
-};
-use serde::de::DeserializeOwned;
+use holdfast_api::written;
 use serde_json::Value;
 
 /// Fails with a sentence unless every object of ours in `examples/` is what this release accepts; returns how many.
@@ -25,7 +22,7 @@ pub fn examples_are_accepted(workspace: &Path) -> Result<usize> {
         for document in text.split("\n---\n") {
             let object: Value = serde_saphyr::from_str(document)
                 .with_context(|| format!("{} is not YAML", path.display()))?;
-            if object["apiVersion"] == names::API_VERSION {
+            if written::is_ours(&object) {
                 accepted(&object).with_context(|| path.display().to_string())?;
                 number += 1;
             }
@@ -38,15 +35,7 @@ pub fn examples_are_accepted(workspace: &Path) -> Result<usize> {
 }
 
 fn accepted(object: &Value) -> Result<()> {
-    let refusals = match object["kind"].as_str().unwrap_or_default() {
-        "Repository" => validate::repository(&read::<Repository>(object)?.spec),
-        "ClusterRepository" => validate::cluster_repository(&read::<ClusterRepository>(object)?.spec),
-        "SnapshotPolicy" => validate::policy(&read::<SnapshotPolicy>(object)?.spec),
-        "SnapshotSchedule" => validate::schedule(&read::<SnapshotSchedule>(object)?.spec),
-        "Snapshot" => validate::snapshot(&read::<Snapshot>(object)?.spec),
-        "Restore" => validate::restore(&read::<Restore>(object)?.spec),
-        other => bail!("there is no kind {other}"),
-    };
+    let refusals = written::refusals(object)?;
     if !refusals.is_empty() {
         let sentences: Vec<String> = refusals.iter().map(ToString::to_string).collect();
         bail!("it would be refused: {}", sentences.join("; "));
@@ -54,39 +43,10 @@ fn accepted(object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// `object` as its type, if no field of its spec is lost on the way: a misspelt one would be.
-fn read<K: DeserializeOwned + serde::Serialize>(object: &Value) -> Result<K> {
-    let typed: K = serde_json::from_value(object.clone())?;
-    let again = serde_json::to_value(&typed)?;
-    if let Some(path) = lost(&object["spec"], &again["spec"], "spec") {
-        bail!("{path} is not a field of {}", object["kind"]);
-    }
-    Ok(typed)
-}
-
-/// The first path that `wanted` has and `there` has not.
-fn lost(wanted: &Value, there: &Value, path: &str) -> Option<String> {
-    match wanted {
-        Value::Object(fields) => fields.iter().find_map(|(key, value)| {
-            let path = format!("{path}.{key}");
-            match there.get(key) {
-                Some(child) => lost(value, child, &path),
-                None => Some(path),
-            }
-        }),
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .find_map(|(n, value)| lost(value, &there[n], &format!("{path}[{n}]"))),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            (wanted != there).then(|| path.to_owned())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_api::names;
 
     #[test]
     fn a_refused_and_a_misspelt_field_are_found() {
