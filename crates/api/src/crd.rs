@@ -85,8 +85,8 @@ pub mod rules {
         ),
         rule(
             "spec.backend.filesystem.volume",
-            "has(self.pvc)",
-            "spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name",
+            "has(self.pvc) != has(self.nfs)",
+            "spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name or volume.nfs",
         ),
     ];
 

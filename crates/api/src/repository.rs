@@ -274,9 +274,21 @@ pub struct RepositoryVolume {
     /// A claim in the namespace where the mover runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pvc: Option<crate::shared::LocalRef>,
-    /// Not supported yet.
+    /// A directory that an NFS server exports; the node mounts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nfs: Option<NotYet>,
+    pub nfs: Option<NfsVolume>,
+}
+
+/// A directory that an NFS server exports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NfsVolume {
+    /// Host name or address of the server, as the nodes know it.
+    #[schemars(length(min = 1, max = 253))]
+    pub server: String,
+    /// The exported directory, absolute.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^/"))]
+    pub path: String,
 }
 
 /// How a repository is encrypted.

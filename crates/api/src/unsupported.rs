@@ -103,11 +103,6 @@ pub const REPOSITORY: &[Unsupported] = &[
         "workloadIdentity",
         "use auth.secretRef, with a Secret that holds the keys",
     ),
-    no(
-        "spec.backend.filesystem.volume",
-        "nfs",
-        "use volume.pvc, with a claim on an NFS volume",
-    ),
     typed(Shape::String, "spec.create", "encryption", ENGINE),
     typed(Shape::String, "spec.create", "splitter", ENGINE),
     typed(Shape::String, "spec.create", "hash", ENGINE),

@@ -268,10 +268,8 @@ fn filesystem_into(no: &mut Refusals, backend: &FilesystemBackend) {
         path,
         volume: RepositoryVolume { pvc, nfs },
     } = backend;
-    let table = unsupported::REPOSITORY;
-    no.not_yet(table, "spec.backend.filesystem.volume.nfs", nfs.as_ref());
-    if pvc.is_none() {
-        no.say("spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name");
+    if pvc.is_some() == nfs.is_some() {
+        no.say("spec.backend.filesystem.volume needs exactly one key: set volume.pvc.name or volume.nfs");
     }
     if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
         no.say("spec.backend.filesystem.path must be absolute and without '..'");

@@ -178,6 +178,11 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             (kind, "spec.deletionProtection", Some(window("1h", Some(0)))),
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
+            (
+                kind,
+                "spec.backend.filesystem.volume.nfs",
+                Some(json!({ "server": "nas", "path": "/tank" })),
+            ),
         ]);
         for fields in [
             json!({ "auth": {} }),

@@ -164,9 +164,9 @@ mod tests {
         ]
         .map(PathBuf::from)
         .into_iter()
-        .chain(manifests::files(&workspace).expect("manifests"))
+        .chain(manifests::files(workspace).expect("manifests"))
         {
-            let input = input.strip_prefix(&workspace).unwrap_or(&input);
+            let input = input.strip_prefix(workspace).unwrap_or(&input);
             fs::create_dir_all(to.join(input).parent().expect("a folder")).expect("made");
             fs::copy(workspace.join(input), to.join(input)).expect("copied");
         }

@@ -3,6 +3,7 @@
 use super::needs::BUCKET_KEYS;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
+use holdfast_api::repository::NfsVolume;
 use holdfast_protocol::work::WorkDocument;
 use holdfast_protocol::{
     BACKEND_CA, BACKEND_DIR, REPOSITORY_DIR, RESTORE_DIR, SECRET_DIR, SOURCE_DIR, TOKEN_AUDIENCE, TOKEN_PATH,
@@ -22,6 +23,8 @@ pub const MOVER_UID: i64 = 65_532;
 pub enum Storage {
     /// The claim of a filesystem repository.
     Claim(String),
+    /// The exported directory of one: the node mounts it, so a namespace that enforces restricted pods refuses it.
+    Nfs(NfsVolume),
     /// What a bucket is asked with.
     Bucket {
         /// Secret with the keys.
@@ -36,11 +39,10 @@ impl Storage {
     #[must_use]
     pub fn of(view: &RepositoryView) -> Self {
         match view.s3() {
-            None => Self::Claim(
-                view.filesystem()
-                    .map(|(claim, _)| claim.to_owned())
-                    .unwrap_or_default(),
-            ),
+            None => match view.filesystem().and_then(|f| f.volume.nfs.as_ref()) {
+                Some(nfs) => Self::Nfs(nfs.clone()),
+                None => Self::Claim(view.claim().unwrap_or_default().to_owned()),
+            },
             Some(s3) => Self::Bucket {
                 secret: s3.auth.secret_name().to_owned(),
                 authorities: s3
@@ -57,6 +59,10 @@ impl Storage {
         match self {
             Self::Claim(claim) => (
                 json!({ "name": "repository", "persistentVolumeClaim": { "claimName": claim } }),
+                json!({ "name": "repository", "mountPath": REPOSITORY_DIR }),
+            ),
+            Self::Nfs(NfsVolume { server, path }) => (
+                json!({ "name": "repository", "nfs": { "server": server, "path": path } }),
                 json!({ "name": "repository", "mountPath": REPOSITORY_DIR }),
             ),
             Self::Bucket { secret, authorities } => {
@@ -309,6 +315,11 @@ mod tests {
         let (volume, mount) =
             storage(json!({ "filesystem": { "volume": { "pvc": { "name": "nas" } } } })).volume();
         assert_eq!(volume["persistentVolumeClaim"]["claimName"], "nas");
+        assert_eq!(mount["mountPath"], REPOSITORY_DIR);
+
+        let export = json!({ "server": "nas.example.internal", "path": "/tank/backups" });
+        let (volume, mount) = storage(json!({ "filesystem": { "volume": { "nfs": export } } })).volume();
+        assert_eq!(volume, json!({ "name": "repository", "nfs": export }));
         assert_eq!(mount["mountPath"], REPOSITORY_DIR);
 
         let (volume, mount) = storage(json!({ "s3": {

@@ -69,7 +69,10 @@ pub async fn backend(ctx: &Context, namespace: &str, view: &RepositoryView) -> R
     if let Some(s3) = view.s3() {
         return bucket(ctx, namespace, s3).await;
     }
-    let claim = view.filesystem().map(|(claim, _)| claim).unwrap_or_default();
+    // What an NFS server exports is mounted by the node: nothing of it is in the cluster to look at.
+    let Some(claim) = view.claim() else {
+        return Ok(Needs::Met(String::new()));
+    };
     Ok(if claim_exists(ctx, namespace, claim).await? {
         Needs::Met(String::new())
     } else {

@@ -5,8 +5,8 @@
 
 use super::keys::{self, ObjectKey, RepositoryKey};
 use holdfast_api::repository::{
-    Backend, ClusterRepository, DeletionProtectionStatus, Repository, RepositorySpec, RepositoryStatus,
-    S3Backend,
+    Backend, ClusterRepository, DeletionProtectionStatus, FilesystemBackend, Repository, RepositorySpec,
+    RepositoryStatus, S3Backend,
 };
 use holdfast_api::schedule::ScheduleDeletion;
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
@@ -308,15 +308,18 @@ impl RepositoryView {
         self.key.namespace().unwrap_or(operator_namespace)
     }
 
-    /// Claim and directory of a filesystem backend.
+    /// The directory of a filesystem backend, and its volume.
     #[must_use]
-    pub fn filesystem(&self) -> Option<(&str, &str)> {
+    pub fn filesystem(&self) -> Option<&FilesystemBackend> {
         let Backend { filesystem, .. } = &self.spec.backend;
-        let filesystem = filesystem.as_ref()?;
-        Some((
-            filesystem.volume.pvc.as_ref()?.name.as_str(),
-            filesystem.path.as_str(),
-        ))
+        filesystem.as_ref()
+    }
+
+    /// The claim of a filesystem backend that has one.
+    #[must_use]
+    pub fn claim(&self) -> Option<&str> {
+        let volume = &self.filesystem()?.volume;
+        volume.pvc.as_ref().map(|pvc| pvc.name.as_str())
     }
 
     /// The backend's key in the interface.

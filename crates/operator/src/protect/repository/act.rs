@@ -119,7 +119,7 @@ pub fn access(view: &RepositoryView) -> RepositoryAccess {
             Engine::Restic | Engine::Unknown => EngineKind::Restic,
         },
         path: match view.s3() {
-            None => repository_path(view.filesystem().map_or("/", |(_, path)| path)),
+            None => repository_path(view.filesystem().map_or("/", |f| f.path.as_str())),
             Some(_) => String::new(),
         },
         bucket: view.s3().map(bucket),

@@ -95,10 +95,7 @@ pub fn keeps(view: &RepositoryView, namespace: &str, claim: &str) -> bool {
         RepositoryKey::Repository { namespace: own, .. } => own == namespace,
         RepositoryKey::ClusterRepository { .. } => true,
     };
-    let volume = view.spec.backend.filesystem.as_ref().map(|f| &f.volume);
-    here && volume
-        .and_then(|v| v.pvc.as_ref())
-        .is_some_and(|pvc| pvc.name == claim)
+    here && view.claim() == Some(claim)
 }
 
 /// Whether the claim's class waits for a pod, and none has come.
