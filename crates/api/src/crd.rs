@@ -36,6 +36,12 @@ pub mod rules {
     /// A prefix that Kopia would read as the beginning of other names.
     pub const KOPIA_PREFIX: &str = "spec.backend.s3.prefix ends with '/' with engine Kopia, or is empty: without it the objects of every prefix that begins alike are taken for this repository's, and its maintenance deletes them; add the '/', and copy what is there already below the new prefix";
 
+    /// An interval that cannot be read, or is too short.
+    pub const REFRESH_INTERVAL: &str =
+        "spec.catalog.refreshInterval is a duration such as 45m or 6h, at least 30s";
+    /// An interval without effect.
+    pub const REFRESH_UNUSED: &str = "spec.catalog.refreshInterval has no effect without periodicRefresh: true: set it, or remove the interval";
+
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
@@ -47,6 +53,16 @@ pub mod rules {
             "spec.deletionProtection",
             "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
             "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
+        rule(
+            "spec.catalog",
+            r"!has(self.refreshInterval) || (self.refreshInterval.matches('^([0-9]+(h|m|s))+$') && duration(self.refreshInterval) >= duration('30s'))",
+            REFRESH_INTERVAL,
+        ),
+        rule(
+            "spec.catalog",
+            "!has(self.refreshInterval) || (has(self.periodicRefresh) && self.periodicRefresh)",
+            REFRESH_UNUSED,
         ),
         rule(
             "spec",

@@ -1,6 +1,6 @@
 //! Repository and ClusterRepository: where snapshots are kept, and how their deletion is protected.
 
-pub use crate::catalog::{CatalogStatus, ScanDue, ScanProgress};
+pub use crate::catalog::{Catalog, CatalogRetain, CatalogStatus, ScanDue, ScanProgress};
 use crate::shared::{LabelSelector, NamespaceDeletePolicy, NotYet, SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -56,9 +56,10 @@ pub struct RepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_defaults: Option<NotYet>,
-    /// Not supported yet.
+    /// When the repository is listed again, and how many of the snapshots that belong to no object are shown. Absent:
+    /// it is listed when something may have changed, and all are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalog: Option<NotYet>,
+    pub catalog: Option<Catalog>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<NotYet>,

@@ -5,8 +5,9 @@
 
 use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec};
 use crate::repository::{
-    AllowedNamespaces, Backend, ClusterRepositorySpec, Create, DeletionProtection, Encryption, Engine,
-    FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls, SlidingWindow,
+    AllowedNamespaces, Backend, Catalog, CatalogRetain, ClusterRepositorySpec, Create, DeletionProtection,
+    Encryption, Engine, FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls,
+    SlidingWindow,
 };
 use crate::restore::{
     ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
@@ -192,10 +193,12 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     {
         sliding_window_into(no, *threshold, sliding_window.as_ref());
     }
+    if let Some(catalog) = catalog {
+        catalog_into(no, catalog);
+    }
     for (field, value) in [
         ("moverDefaults", mover_defaults),
         ("scheduleDefaults", schedule_defaults),
-        ("catalog", catalog),
         ("maintenance", maintenance),
         ("identityDefaults", identity_defaults),
         ("server", server),
@@ -227,6 +230,41 @@ fn sliding_window_into(no: &mut Refusals, threshold: Option<u32>, window: Option
     }
     if threshold == Some(0) {
         no.say("spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them");
+    }
+}
+
+fn catalog_into(no: &mut Refusals, catalog: &Catalog) {
+    let Catalog {
+        periodic_refresh,
+        refresh_interval,
+        retain,
+        fallback_namespace,
+        adoption,
+        foreign_snapshots,
+    } = catalog;
+    let table = unsupported::REPOSITORY;
+    for (field, value) in [
+        ("fallbackNamespace", fallback_namespace),
+        ("adoption", adoption),
+        ("foreignSnapshots", foreign_snapshots),
+    ] {
+        no.not_yet(table, &format!("spec.catalog.{field}"), value.as_ref());
+    }
+    if let Some(every) = refresh_interval {
+        if duration(every).is_none_or(|d| d < Catalog::SHORTEST) {
+            no.say(crate::crd::rules::REFRESH_INTERVAL);
+        }
+        if !periodic_refresh {
+            no.say(crate::crd::rules::REFRESH_UNUSED);
+        }
+    }
+    if let Some(CatalogRetain {
+        per_identity: _,
+        max_age_days,
+    }) = retain
+        && *max_age_days == Some(0)
+    {
+        no.say("spec.catalog.retain.maxAgeDays is at least 1: set perIdentity: 0 to show none");
     }
 }
 

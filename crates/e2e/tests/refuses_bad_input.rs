@@ -176,6 +176,12 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             (kind, "spec.mode", Some(json!("ReadOnly"))),
             (kind, "spec.deletionProtection", Some(window("24h1s", None))),
             (kind, "spec.deletionProtection", Some(window("1h", Some(0)))),
+            (
+                kind,
+                "spec.catalog",
+                Some(json!({ "periodicRefresh": true, "refreshInterval": "5s" })),
+            ),
+            (kind, "spec.catalog", Some(json!({ "refreshInterval": "5m" }))),
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
             (

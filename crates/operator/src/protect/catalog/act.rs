@@ -4,7 +4,7 @@
 //! only as the object that was judged. A row that cannot be written keeps no other from being written.
 
 use super::due::{self, Request, Settled};
-use super::plan::{Plan, Scan, plan};
+use super::plan::{Bounds, Plan, Scan, plan};
 use super::row;
 use crate::context::{Context, Error};
 use crate::protect::repository::patch_status;
@@ -64,6 +64,7 @@ pub async fn arrived(
         listing,
         snapshots: &snapshots,
         touched: &touched,
+        bounds: Bounds::of(view.spec.catalog.as_ref().and_then(|c| c.retain.as_ref()), began),
         watched: &watched,
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
@@ -81,6 +82,7 @@ pub async fn arrived(
     }
     let settled = Settled {
         discovered: plan.kept + done.made + done.not_removed,
+        not_shown: plan.not_shown,
         trouble: done.trouble(),
         again: plan.uncertain > 0,
     };

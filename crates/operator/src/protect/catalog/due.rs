@@ -22,7 +22,7 @@ const UNSETTLED: SignedDuration = SignedDuration::from_secs(600);
 pub struct Request {
     /// The value of the annotation that asks for it.
     pub asked: Option<String>,
-    /// The due time that had passed.
+    /// The due time that had passed, of what is to be found or of the interval.
     pub due: Option<String>,
 }
 
@@ -109,16 +109,26 @@ pub fn connected(mut catalog: CatalogStatus, snapshots: u64, changed: bool, now:
     catalog
 }
 
-/// Whether a connected repository is to be listed; `asked` is the annotation's value.
+/// Whether a connected repository is to be listed; `asked` is the annotation's value, `every` the time after a
+/// listing when the next one is due without a reason of its own.
 #[must_use]
-pub fn wanted(catalog: &CatalogStatus, asked: Option<&str>, now: Timestamp) -> Want {
+pub fn wanted(
+    catalog: &CatalogStatus,
+    asked: Option<&str>,
+    every: Option<SignedDuration>,
+    now: Timestamp,
+) -> Want {
     let asked = asked.filter(|a| Some(*a) != catalog.scan_request_honored.as_deref());
     let due = catalog.scan_due.as_ref().map(|d| d.at);
+    let again = catalog
+        .last_refresh_at
+        .zip(every)
+        .map(|(last, every)| last + every);
     let wanted_at = if asked.is_some() || catalog.last_refresh_at.is_none() {
         Some(now)
     } else {
         // A whole listing is a second look as well.
-        [due, catalog.second_look_at].into_iter().flatten().min()
+        [due, catalog.second_look_at, again].into_iter().flatten().min()
     };
     let Some(wanted_at) = wanted_at else {
         return Want::Nothing;
@@ -139,7 +149,12 @@ pub fn wanted(catalog: &CatalogStatus, asked: Option<&str>, now: Timestamp) -> W
     }
     Want::Now(Request {
         asked: asked.map(str::to_owned),
-        due: due.filter(|at| *at <= now).map(|at| at.to_string()),
+        // What is due for a reason goes first: only a Job that answers it takes it off the record.
+        due: [due, again]
+            .into_iter()
+            .flatten()
+            .find(|at| *at <= now)
+            .map(|at| at.to_string()),
     })
 }
 
@@ -153,6 +168,8 @@ fn backoff(failures: u32) -> SignedDuration {
 pub struct Settled {
     /// Rows of this repository now.
     pub discovered: usize,
+    /// Snapshots that would be rows too, were it not for the bounds.
+    pub not_shown: usize,
     /// What could not be written, in words.
     pub trouble: Option<String>,
     /// Something was left to the next scan.
@@ -176,6 +193,7 @@ pub fn ended(
             }
             catalog.last_refresh_at = Some(now);
             catalog.discovered_backup_count = i64::try_from(settled.discovered).ok();
+            catalog.not_shown_count = i64::try_from(settled.not_shown).ok().filter(|n| *n > 0);
             catalog.last_error.clone_from(&settled.trouble);
             catalog.failures = 0;
             // What was kept while the scan ran has moved the due time, and is not answered.

@@ -11,10 +11,12 @@ use super::row;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
+use holdfast_api::repository::CatalogRetain;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_protocol::chunks::ListedSnapshot;
-use jiff::Timestamp;
+use holdfast_protocol::work::Source;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -32,8 +34,60 @@ pub struct Scan<'a> {
     pub snapshots: &'a [Arc<SnapshotView>],
     /// Ids that a delete Job may have deleted since the listing was made.
     pub touched: &'a HashSet<String>,
+    /// How much is shown.
+    pub bounds: Bounds,
     /// Ids that were proven gone within the day: if they are here again, the lane decides about them.
     pub watched: &'a HashSet<String>,
+}
+
+/// How much of what belongs to no object is shown (`spec.catalog.retain`). What is not shown is kept all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// The newest so many of each user, host and path.
+    pub per_identity: Option<usize>,
+    /// Those that were begun at this moment or later.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Bounds {
+    /// Of a repository's spec, for a listing that began at `began`.
+    #[must_use]
+    pub fn of(retain: Option<&CatalogRetain>, began: Timestamp) -> Self {
+        let Some(CatalogRetain {
+            per_identity,
+            max_age_days,
+        }) = retain
+        else {
+            return Self::default();
+        };
+        let age = |days: u32| SignedDuration::from_hours(24 * i64::from(days));
+        Self {
+            per_identity: per_identity.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+            // Before all time there is nothing to leave out.
+            oldest: max_age_days.and_then(|days| began.checked_sub(age(days)).ok()),
+        }
+    }
+
+    /// Those of `candidates` that are not shown.
+    fn beyond<'a>(self, candidates: impl Iterator<Item = &'a ListedSnapshot>) -> HashSet<&'a str> {
+        let mut of: HashMap<&Source, Vec<&ListedSnapshot>> = HashMap::new();
+        for listed in candidates {
+            of.entry(&listed.source).or_default().push(listed);
+        }
+        let mut beyond = HashSet::new();
+        for mut same in of.into_values() {
+            // The id decides between two of one moment, so that the next listing does not decide otherwise.
+            same.sort_by(|a, b| (b.start_time, &a.snapshot_id).cmp(&(a.start_time, &b.snapshot_id)));
+            for (n, listed) in same.into_iter().enumerate() {
+                let one_too_many = self.per_identity.is_some_and(|most| n >= most);
+                let too_old = self.oldest.is_some_and(|oldest| listed.start_time < oldest);
+                if one_too_many || too_old {
+                    beyond.insert(listed.snapshot_id.as_str());
+                }
+            }
+        }
+        beyond
+    }
 }
 
 /// What to do with the rows.
@@ -49,6 +103,8 @@ pub struct Plan<'a> {
     pub seen_again: Vec<Arc<SnapshotView>>,
     /// Rows that stay.
     pub kept: usize,
+    /// Snapshots that are beyond the bounds.
+    pub not_shown: usize,
     /// Snapshots that have no namespace to be seen in.
     pub unplaced: usize,
     /// Snapshots that are left to the next scan.
@@ -75,7 +131,9 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
         if !seen.insert(id) || decided_elsewhere || known.is_recorded(id) || known.may_be_recorded(listed) {
             continue;
         }
-        if scan.touched.contains(id) {
+        if known.beyond.contains(id) {
+            plan.not_shown += 1;
+        } else if scan.touched.contains(id) {
             plan.uncertain += 1;
         } else if let Some(row) = known.begun.get(row::label(id).as_str()) {
             plan.complete.push((Arc::clone(row), listed));
@@ -89,8 +147,10 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     plan.seen_again.clone_from(&known.seen_again);
     for row in &known.rows {
         let before = row.metadata.creation_timestamp.as_ref();
-        let goes = before.is_some_and(|t| t.0 < scan.began) && known.is_obsolete(row);
+        let hidden = known.is_beyond(row);
+        let goes = before.is_some_and(|t| t.0 < scan.began) && (hidden || known.is_obsolete(row));
         if goes {
+            plan.not_shown += usize::from(hidden && !known.is_obsolete(row));
             plan.remove.push(Arc::clone(row));
         } else if row.status.is_some() {
             plan.kept += 1;
@@ -104,6 +164,8 @@ struct Known<'a> {
     labels: HashSet<String>,
     /// Ids recorded by any object, with whether one of them is live and no row.
     recorded: HashMap<&'a str, bool>,
+    /// Ids that are not shown.
+    beyond: HashSet<&'a str>,
     by_uid: HashMap<&'a str, &'a SnapshotView>,
     /// Rows of this repository object that are not being deleted.
     rows: Vec<Arc<SnapshotView>>,
@@ -119,6 +181,7 @@ impl<'a> Known<'a> {
             listed: ids().collect(),
             labels: ids().map(row::label).collect(),
             recorded: HashMap::new(),
+            beyond: HashSet::new(),
             by_uid: HashMap::new(),
             rows: Vec::new(),
             begun: HashMap::new(),
@@ -152,6 +215,11 @@ impl<'a> Known<'a> {
                 known.begun.insert(label, Arc::clone(view));
             }
         }
+        let candidates = scan
+            .listing
+            .iter()
+            .filter(|listed| known.recorded.get(listed.snapshot_id.as_str()) != Some(&true));
+        known.beyond = scan.bounds.beyond(candidates);
         known
     }
 
@@ -185,6 +253,11 @@ impl<'a> Known<'a> {
                 ) => false,
             },
         }
+    }
+
+    /// A row of a snapshot that is not shown any more.
+    fn is_beyond(&self, row: &SnapshotView) -> bool {
+        row.snapshot_id().is_some_and(|id| self.beyond.contains(id))
     }
 
     fn is_obsolete(&self, row: &SnapshotView) -> bool {

@@ -1,16 +1,16 @@
 //! When a scan comes, and which rows it asks for.
 
 use super::due::{Request, Settled, Want, connected, ended, keeps_data, put_off, wanted};
-use super::plan::{Plan, Scan, plan};
+use super::plan::{Bounds, Plan, Scan, plan};
 use super::row;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::Repository;
-use holdfast_api::repository::{CatalogStatus, ScanDue};
+use holdfast_api::repository::{CatalogRetain, CatalogStatus, ScanDue};
 use holdfast_core::deletion::{DeleteReason, OrphanReason, ReleaseReason, RetainReason, Verdict};
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -93,11 +93,22 @@ struct Found {
     remove: Vec<String>,
     seen_again: Vec<String>,
     kept: usize,
+    not_shown: usize,
     unplaced: usize,
     uncertain: usize,
 }
 
 fn scan_with(
+    listing: &[ListedSnapshot],
+    snapshots: &[Arc<SnapshotView>],
+    touched: &[&str],
+    place: impl Fn(&ListedSnapshot) -> Option<String>,
+) -> Found {
+    scan_within(Bounds::default(), listing, snapshots, touched, place)
+}
+
+fn scan_within(
+    bounds: Bounds,
     listing: &[ListedSnapshot],
     snapshots: &[Arc<SnapshotView>],
     touched: &[&str],
@@ -112,6 +123,7 @@ fn scan_with(
         listing,
         snapshots,
         touched: &touched,
+        bounds,
         watched: &HashSet::new(),
     };
     let Plan {
@@ -120,6 +132,7 @@ fn scan_with(
         remove,
         seen_again,
         kept,
+        not_shown,
         unplaced,
         uncertain,
     } = plan(&scan, place);
@@ -130,6 +143,7 @@ fn scan_with(
         remove: remove.iter().map(name).collect(),
         seen_again: seen_again.iter().map(name).collect(),
         kept,
+        not_shown,
         unplaced,
         uncertain,
     }
@@ -440,7 +454,7 @@ fn a_trickle_does_not_put_a_scan_off_for_ever() {
 fn what_is_kept_while_a_scan_runs_is_not_answered_by_it() {
     let mut catalog = listed_once();
     catalog.scan_due = Some(due(10, 50));
-    let Want::Now(request) = wanted(&catalog, None, at(60)) else {
+    let Want::Now(request) = wanted(&catalog, None, None, at(60)) else {
         panic!("due")
     };
     let whole = Ok(Settled::default());
@@ -455,20 +469,23 @@ fn what_is_kept_while_a_scan_runs_is_not_answered_by_it() {
 #[test]
 fn a_scan_comes_once_for_each_request_on_the_first_look_and_when_it_is_due() {
     assert!(
-        matches!(wanted(&CatalogStatus::default(), None, at(5)), Want::Now(r) if r == Request::default())
+        matches!(wanted(&CatalogStatus::default(), None, None, at(5)), Want::Now(r) if r == Request::default())
     );
     let mut catalog = listed_once();
-    assert_eq!(wanted(&catalog, None, at(5)), Want::Nothing);
+    assert_eq!(wanted(&catalog, None, None, at(5)), Want::Nothing);
     let asked = Request {
         asked: Some("t1".into()),
         due: None,
     };
     catalog.scan_due = Some(due(5, 50));
-    assert_eq!(wanted(&catalog, Some("t1"), at(5)), Want::Now(asked.clone()));
+    assert_eq!(
+        wanted(&catalog, Some("t1"), None, at(5)),
+        Want::Now(asked.clone())
+    );
     let catalog = ended(catalog, &asked, &Ok(Settled::default()), at(6));
     assert_eq!(catalog.scan_request_honored.as_deref(), Some("t1"));
     assert_eq!(
-        wanted(&catalog, Some("t1"), at(7)),
+        wanted(&catalog, Some("t1"), None, at(7)),
         Want::At(at(50)),
         "still due later"
     );
@@ -492,11 +509,11 @@ fn a_void_scan_changes_nothing_and_is_repeated_ever_later() {
         );
         assert_eq!(catalog.last_error.as_deref(), Some("void"));
         catalog.scan_due = Some(due(0, 1));
-        let Want::At(next) = wanted(&catalog, None, now) else {
+        let Want::At(next) = wanted(&catalog, None, None, now) else {
             panic!("waits")
         };
         waits.push(next.duration_since(now).as_secs());
-        let Want::At(asked) = wanted(&catalog, Some("t1"), now) else {
+        let Want::At(asked) = wanted(&catalog, Some("t1"), None, now) else {
             panic!("open")
         };
         assert!(
@@ -511,21 +528,113 @@ fn a_void_scan_changes_nothing_and_is_repeated_ever_later() {
 fn what_could_not_be_written_is_said_and_tried_again() {
     let settled = Settled {
         discovered: 2,
+        not_shown: 0,
         trouble: Some("quota".into()),
         again: false,
     };
     let catalog = ended(listed_once(), &Request::default(), &Ok(settled), at(100));
     assert_eq!(catalog.last_error.as_deref(), Some("quota"));
     assert_eq!(catalog.failures, 0);
-    assert_eq!(wanted(&catalog, None, at(101)), Want::At(at(700)));
+    assert_eq!(wanted(&catalog, None, None, at(101)), Want::At(at(700)));
 }
 
 #[test]
 fn a_new_connection_is_followed_by_a_scan_unless_the_repository_is_empty() {
     let empty = connected(CatalogStatus::default(), 0, true, at(5));
-    assert_eq!(wanted(&empty, None, at(6)), Want::Nothing);
+    assert_eq!(wanted(&empty, None, None, at(6)), Want::Nothing);
     let full = connected(listed_once(), 3, true, at(5));
-    assert!(matches!(wanted(&full, None, at(6)), Want::Now(_)));
+    assert!(matches!(wanted(&full, None, None, at(6)), Want::Now(_)));
     let same = connected(listed_once(), 3, false, at(5));
-    assert_eq!(wanted(&same, None, at(6)), Want::Nothing);
+    assert_eq!(wanted(&same, None, None, at(6)), Want::Nothing);
+}
+
+#[test]
+fn a_repository_is_listed_again_after_its_interval_and_for_no_other_reason_sooner() {
+    let hour = Some(SignedDuration::from_hours(1));
+    let catalog = listed_once();
+    assert_eq!(wanted(&catalog, None, hour, at(5)), Want::At(at(3_601)));
+    let Want::Now(request) = wanted(&catalog, None, hour, at(3_601)) else {
+        panic!("due")
+    };
+    // More than a second look: it is not put off for one.
+    assert!(!request.is_second_look(&catalog));
+    let after = ended(catalog, &request, &Ok(Settled::default()), at(3_610));
+    assert_eq!(wanted(&after, None, hour, at(3_611)), Want::At(at(7_210)));
+
+    // What is due for a reason is answered by the same listing, and what is due later is not.
+    let mut both = listed_once();
+    both.scan_due = Some(due(10, 50));
+    let Want::Now(request) = wanted(&both, None, hour, at(4_000)) else {
+        panic!("due")
+    };
+    assert_eq!(
+        ended(both.clone(), &request, &Ok(Settled::default()), at(4_001)).scan_due,
+        None
+    );
+    both.scan_due = Some(due(10, 9_000));
+    let Want::Now(request) = wanted(&both, None, hour, at(4_000)) else {
+        panic!("due")
+    };
+    let after = ended(both, &request, &Ok(Settled::default()), at(4_001));
+    assert_eq!(after.scan_due, Some(due(10, 9_000)));
+}
+
+#[test]
+fn within_bounds_the_newest_of_each_identity_are_shown_and_the_rest_is_only_counted() {
+    let one = |id: &str, user: &str, begun: i64| {
+        let mut listed = listed(id, None);
+        listed.source.username = user.into();
+        listed.start_time = at(begun);
+        listed
+    };
+    let day = 86_400;
+    let listing = [
+        one("new", "p", BEGAN - 10),
+        one("old", "p", BEGAN - 3 * day),
+        one("older", "p", BEGAN - 4 * day),
+        one("other", "q", BEGAN - 5 * day),
+    ];
+    let all = |bounds, snapshots: &[Arc<SnapshotView>]| {
+        scan_within(bounds, &listing, snapshots, &[], |l| {
+            Some(l.source.hostname.clone())
+        })
+    };
+    let of = |per_identity, max_age_days| {
+        let retain = CatalogRetain {
+            per_identity,
+            max_age_days,
+        };
+        Bounds::of(Some(&retain), at(BEGAN))
+    };
+    let found = all(of(None, None), &[]);
+    assert_eq!((found.create.len(), found.not_shown), (4, 0));
+    let found = all(of(Some(2), None), &[]);
+    assert_eq!(
+        (found.create, found.not_shown),
+        (vec!["new".into(), "old".into(), "other".into()], 1)
+    );
+    let found = all(of(None, Some(3)), &[]);
+    assert_eq!(
+        (found.create, found.not_shown),
+        (vec!["new".into(), "old".into()], 2)
+    );
+    let found = all(of(Some(0), None), &[]);
+    assert_eq!((found.create.len(), found.not_shown), (0, 4));
+
+    // A row that is beyond them goes; an object that a person or a schedule made is none, and takes no row's place.
+    let found = all(
+        of(Some(1), None),
+        &[row_of("old", |_| ()), recording("mine", "new")],
+    );
+    assert_eq!(found.remove, [""; 0], "the newest that belongs to no object");
+    assert_eq!((found.kept, found.not_shown), (1, 1));
+    let found = all(of(Some(1), None), &[row_of("old", |_| ())]);
+    let name = row_of("old", |_| ()).metadata.name.clone().unwrap();
+    assert_eq!(found.remove, [name]);
+    assert_eq!((found.kept, found.not_shown), (0, 2));
+    // Kept while it is uncertain whether it was there before the listing.
+    let young = row_of("old", |o| {
+        o["metadata"]["creationTimestamp"] = json!(at(BEGAN + 1).to_string())
+    });
+    assert_eq!(all(of(Some(1), None), &[young]).remove, [""; 0]);
 }

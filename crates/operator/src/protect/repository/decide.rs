@@ -8,7 +8,7 @@ use crate::jobs::outcome::Read;
 use crate::protect::catalog::due::{Request, Want, wanted};
 use crate::world::views::JobState;
 use holdfast_api::names;
-use holdfast_api::repository::RepositoryPhase;
+use holdfast_api::repository::{Catalog, RepositoryPhase};
 use holdfast_core::backoff;
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use jiff::{SignedDuration, Timestamp};
@@ -301,7 +301,8 @@ fn decide_list(facts: &Facts, now: Timestamp) -> Step {
         };
     }
     let catalog = view.status.catalog.clone().unwrap_or_default();
-    match wanted(&catalog, view.annotation(names::SCAN_REQUESTED_AT), now) {
+    let every = view.spec.catalog.as_ref().and_then(Catalog::interval);
+    match wanted(&catalog, view.annotation(names::SCAN_REQUESTED_AT), every, now) {
         Want::Nothing => settled(None),
         Want::At(at) => settled(Some(at.duration_since(now))),
         Want::Now(request) => Step::List(request),
