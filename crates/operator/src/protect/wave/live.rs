@@ -2,7 +2,7 @@
 //! (`docs/design.md` 3.5).
 //!
 //! **Promises.** Every repository object of the lane, each distinct owner and each distinct namespace of the
-//! batch is read once, and one list says who else records the batch's snapshots. Whatever cannot be read ends the pass; whatever is not there counts as such.
+//! batch is read once, and the policy of a member without a pin; one list says who else records the batch's snapshots. Whatever cannot be read ends the pass; whatever is not there counts as such.
 //!
 //! **Assumes.** The members themselves need no reading: the claim carries the resourceVersion that was judged.
 
@@ -13,9 +13,9 @@ use crate::context::{Context, Error};
 use crate::runtime::read;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
-use crate::world::{NamespaceKnown, World};
+use crate::world::{NamespaceKnown, ResolvedTo, World};
 use holdfast_api::shared::Origin;
-use holdfast_api::{ClusterRepository, Repository, names};
+use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, names};
 use holdfast_core::deletion::silence::Writers;
 use holdfast_core::deletion::{Batch, Cascade, Owner};
 use k8s_openapi::api::core::v1::Namespace;
@@ -37,6 +37,8 @@ pub struct Live {
     recorders: Option<(HashSet<String>, Vec<SnapshotView>)>,
     schedules: BTreeMap<ObjectKey, Option<ScheduleView>>,
     namespaces: BTreeMap<String, NamespaceKnown>,
+    /// Policies of members without a pin; `None`: not there.
+    policies: BTreeMap<ObjectKey, Option<SnapshotPolicy>>,
 }
 
 impl Live {
@@ -69,6 +71,18 @@ impl Live {
             facts::owner(Some(uid), meta),
             facts::schedule_says(Some(uid), known.as_ref()),
         )
+    }
+
+    /// Where a Snapshot's data is: where it is pinned to, else where its policy leads to.
+    #[must_use]
+    pub fn resolve(&self, world: &World, view: &SnapshotView) -> ResolvedTo {
+        let policy = view.policy().filter(|_| !view.is_pinned());
+        match policy.and_then(|key| self.policies.get(&key)) {
+            Some(Some(policy)) => world.resolve_through(policy),
+            // The next pass asks the world, which is about to learn it.
+            Some(None) => ResolvedTo::Unknown,
+            None => world.resolve(view),
+        }
     }
 
     /// Another Snapshot of the lane that is not being deleted and records the same snapshot.
@@ -105,6 +119,7 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
     };
     let mut schedules = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
+    let mut policies = BTreeSet::new();
     let place = batch.repository.namespace().unwrap_or(&ctx.settings.namespace);
     namespaces.insert(place.to_owned());
     for view in batch.members.iter().filter_map(|uid| observed.views.get(uid)) {
@@ -113,6 +128,7 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
             schedules.insert(ObjectKey::new(&key.namespace, name));
         }
         namespaces.insert(key.namespace);
+        policies.extend(view.policy().filter(|_| !view.is_pinned()));
     }
     let ids: HashSet<String> = batch
         .members
@@ -125,6 +141,11 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
         let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let found = read::find(&api, &key.name).await?;
         live.schedules.insert(key, found);
+    }
+    for key in policies {
+        let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
+        let found = read::find(&api, &key.name).await?;
+        live.policies.insert(key, found);
     }
     for name in namespaces {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(ctx.client.clone());
