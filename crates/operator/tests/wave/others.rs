@@ -305,3 +305,72 @@ async fn where_one_without_a_pin_belongs_is_read_live() {
     story.pass().await;
     assert_eq!(story.server.writes(&Method::POST, JOBS).len(), 0);
 }
+
+impl Story {
+    /// A Snapshot that was deleted so many minutes ago, and of which the watch has not told.
+    fn deleted_unseen(&self, name: &str, minutes: i64, change: impl FnOnce(&mut Value)) {
+        let mut snapshot = self.server.get(&snapshot_path("s0")).unwrap();
+        let deleted = Timestamp::now() - SignedDuration::from_mins(minutes);
+        snapshot["metadata"]["name"] = json!(name);
+        snapshot["metadata"]["uid"] = json!(format!("u-{name}"));
+        snapshot["metadata"]["deletionTimestamp"] = json!(deleted.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        snapshot["status"]["snapshot"]["kopiaSnapshotID"] = json!(format!("id-{name}"));
+        change(&mut snapshot);
+        self.server.objects().put(&snapshot_path(name), snapshot);
+    }
+}
+
+/// Nine of seven hundred are known: the count is read live, and the threshold is ten.
+#[tokio::test]
+async fn a_watch_that_hangs_in_the_middle_of_a_mass_deletion_fires_nothing() {
+    let story = Story::new(10);
+    for n in 0..9 {
+        story.snapshot(&format!("s{n}"), json!({}));
+    }
+    for n in 9..700 {
+        story.deleted_unseen(&format!("s{n}"), 3, |_| {});
+    }
+    story.pass().await;
+    assert!(story.job().is_none());
+    let claimed = |n: usize| {
+        let s = story.server.get(&snapshot_path(&format!("s{n}"))).unwrap();
+        !s["status"]["deletion"]["job"].is_null()
+    };
+    assert!(!(0..9).any(claimed), "nobody was claimed");
+    let repository = story.server.get(&repository_path()).unwrap();
+    let (status, reason, message) = story.condition(&repository, "DeletionJobsFailing");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "PendingUnknown"));
+    assert!(message.contains("backup/s"), "{message}");
+}
+
+#[tokio::test]
+async fn an_unseen_deletion_in_another_repository_stops_nobody() {
+    let story = Story::new(10);
+    story.snapshot("s0", json!({}));
+    story.deleted_unseen("else", 1, |s| {
+        s["status"]["resolved"]["uniqueId"] = json!("another")
+    });
+    story.deleted_unseen("released", 1, |s| {
+        s["metadata"]["finalizers"] = json!(["their/own"])
+    });
+    story.pass().await;
+    assert!(story.job().is_some());
+}
+
+/// A deletion that arrives a moment later is counted, and the wave is held.
+#[tokio::test]
+async fn a_deletion_that_the_watch_delivers_a_moment_later_is_counted() {
+    let story = Story::new(2);
+    story.snapshot("s0", json!({}));
+    story.deleted_unseen("s1", 1, |_| {});
+    let late = story.server.get(&snapshot_path("s1")).unwrap();
+    let (passed, ()) = tokio::join!(story.try_pass(), async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        story.server.put(&snapshot_path("s1"), late);
+    });
+    passed.unwrap();
+    assert!(story.job().is_none());
+    story.pass().await;
+    let s0 = story.server.get(&snapshot_path("s0")).unwrap();
+    assert_eq!(story.condition(&s0, "DeletionHeld").0, "True");
+}

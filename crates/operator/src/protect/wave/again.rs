@@ -393,7 +393,7 @@ async fn fire(
         .iter()
         .map(|row| row.snapshot.clone())
         .collect();
-    let recorders = live::recorders(ctx, &ids, true).await?;
+    let recorders = live::recorders(ctx, &ids).await?;
     let recorded: HashSet<&str> = recorders.iter().filter_map(SnapshotView::snapshot_id).collect();
     let (kept, mut rows): (Vec<Row>, Vec<Row>) = remembered
         .members
