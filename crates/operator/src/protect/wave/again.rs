@@ -414,7 +414,10 @@ async fn fire(
     }
     let job = ObjectKey::new(view.place(&ctx.settings.namespace), name);
     lease::write(ctx, lock, Says::Job(&job), now).await?;
-    memory::write(ctx, &view, &job, &rows, now).await?;
+    if let Err(error) = memory::write(ctx, &view, &job, &rows, now).await {
+        let what = "the memory of the delete Job";
+        return fire::refused(ctx, observed, &view, what, error, now).await;
+    }
     let members = rows.iter().map(Row::member).collect();
     let mut mover = fire::mover(ctx, &view, &job, members, Vec::new());
     mover
