@@ -3,7 +3,8 @@
 //! **Promises.** Only a snapshot that is listed, readable, of the member's source and start time, and not of
 //! another cluster is ever named for deletion; two members on one snapshot name it once. What retention pruned is
 //! named only if every snapshot that it kept instead is in the same listing (`docs/design.md` 3.7). A member is
-//! confirmed only by a second listing that does not have its snapshot. Where ids may change (Kopia rewrites one
+//! confirmed only by a second listing that does not have its snapshot, and one that did not record that it was taken into
+//! this repository only by its deletion: absent, it may be in another one. Where ids may change (Kopia rewrites one
 //! when a snapshot is pinned), a stale id is healed to the one snapshot that is of the same source, start and
 //! object; two candidates heal nothing, and a path alone never does.
 //!
@@ -240,7 +241,8 @@ pub(crate) fn letters(
         match fate {
             Fate::Keep(letter) => letter,
             Fate::AlreadyGone if there => Letter::StillThere,
-            Fate::AlreadyGone => Letter::Absent,
+            Fate::AlreadyGone if member.seen_here => Letter::Absent,
+            Fate::AlreadyGone => Letter::NeverSeen,
             Fate::Delete if !there => Letter::Deleted,
             Fate::Delete if called.any(|id| failed.contains(id)) => Letter::Failed,
             Fate::Delete => Letter::StillThere,

@@ -9,6 +9,9 @@ pub enum Letter {
     Deleted,
     /// `A`: absent from the first listing of the right repository, and from the read-back: already done.
     Absent,
+    /// `N`: absent as well, but the member did not record that its snapshot was taken into this repository: it may
+    /// be in another one, so its absence here proves nothing.
+    NeverSeen,
     /// `F`: could not be deleted; the message's `error` says why for the first of them.
     Failed,
     /// `S`: still listed after the deletion seemed to work.
@@ -25,9 +28,10 @@ pub enum Letter {
 
 impl Letter {
     /// Every letter, for tables and tests.
-    pub const ALL: [Letter; 8] = [
+    pub const ALL: [Letter; 9] = [
         Letter::Deleted,
         Letter::Absent,
+        Letter::NeverSeen,
         Letter::Failed,
         Letter::StillThere,
         Letter::Mismatch,
@@ -42,6 +46,7 @@ impl Letter {
         match self {
             Letter::Deleted => 'D',
             Letter::Absent => 'A',
+            Letter::NeverSeen => 'N',
             Letter::Failed => 'F',
             Letter::StillThere => 'S',
             Letter::Mismatch => 'M',
@@ -62,7 +67,8 @@ impl Letter {
     pub fn confirms(self) -> bool {
         match self {
             Letter::Deleted | Letter::Absent => true,
-            Letter::Failed
+            Letter::NeverSeen
+            | Letter::Failed
             | Letter::StillThere
             | Letter::Mismatch
             | Letter::RepositoryReplaced
@@ -77,6 +83,7 @@ impl Letter {
         match self {
             Letter::Deleted => "Deleted",
             Letter::Absent => "AlreadyAbsent",
+            Letter::NeverSeen => "NeverSeenHere",
             Letter::Failed => "DeleteFailed",
             Letter::StillThere => "StillListed",
             Letter::Mismatch => "SnapshotMismatch",

@@ -162,6 +162,10 @@ pub struct BatchMember {
     /// Absent on everything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justified_by: Option<u32>,
+    /// The object recorded that its snapshot was taken into the repository of this unique id. Only then does an
+    /// absent id say that it is gone; without it, it may be in another repository.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seen_here: bool,
 }
 
 /// Characters of a kept id that travel: 64 bits of a hash, which no two snapshots of a repository share.

@@ -107,8 +107,12 @@ impl Model {
         let cache = process.cache;
         let asks = (0..MEMBERS).any(|member| has(name.members, member) && owned(member));
         let schedule = if asks { truth } else { cache.schedule };
+        let untold = (0..MEMBERS)
+            .any(|member| objects[member].deleting().is_some() && cache.objects[member].deleting().is_none());
         let proven = if self.slip == Slip::NoLiveProof {
             Some(name)
+        } else if untold && self.slip != Slip::CountFromTheWatch {
+            None
         } else {
             let lane = lane(&cache, &live, schedule, &[None; 2]);
             let plan = (self.decide)(&lane, &self.settings, time(pass.now));

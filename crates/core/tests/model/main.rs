@@ -203,6 +203,7 @@ fn the_right_rules_break_nothing_where_the_wrong_ones_are_found() {
 fn wrong_orders_of_acts_are_each_found() {
     for (slip, promise) in [
         (Slip::NoLiveProof, '1'),
+        (Slip::CountFromTheWatch, '1'),
         (Slip::BlindClaim, '1'),
         (Slip::LatchNotRecorded, '0'),
         (Slip::NoReadBack, '4'),

@@ -28,6 +28,8 @@ pub enum Slip {
     Not,
     /// The batch fires as planned from the caches.
     NoLiveProof,
+    /// The live proof counts what the watch told of.
+    CountFromTheWatch,
     /// Claims do not carry the judged resourceVersion.
     BlindClaim,
     /// Members are marked without the latch on the repository.

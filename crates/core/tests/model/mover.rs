@@ -73,7 +73,11 @@ impl Model {
             .fold(0, |mask, m| mask | bit(m));
         let letters = match self.slip {
             Slip::NoReadBack => job.members,
-            Slip::Not | Slip::NoLiveProof | Slip::BlindClaim | Slip::LatchNotRecorded => gone,
+            Slip::Not
+            | Slip::NoLiveProof
+            | Slip::CountFromTheWatch
+            | Slip::BlindClaim
+            | Slip::LatchNotRecorded => gone,
         };
         if let Some(job) = state.job_mut(serial) {
             job.gone = gone;

@@ -37,14 +37,13 @@ pub fn keeps(objects: &[Object; MEMBERS], schedule: Schedule, member: usize) -> 
         || sharer(member).is_some_and(|other| objects[other].life == Life::Live)
 }
 
-/// Pending members whose deletion this process has been told of, that nobody covers, stamped or keeps.
-fn wave(state: &State, skew: u8, cache: &Cache) -> usize {
+/// Pending members, whether this process has been told of them or not, that nobody covers, stamped or keeps.
+fn wave(state: &State, skew: u8) -> usize {
     (0..MEMBERS)
         .filter(|&member| {
             let object = &state.objects[member];
             object.deleting().is_some_and(|at| {
-                cache.objects[member].deleting().is_some()
-                    && !object.done()
+                !object.done()
                     && (!object.pruned || has(state.was_held, member))
                     && !keeps(&state.objects, state.schedule, member)
                     && !covered(state, skew, member, at)
@@ -72,7 +71,7 @@ pub fn may_delete(state: &State, skew: u8, cache: &Cache, member: usize) -> bool
         Some(threshold) => {
             (object.pruned && !has(state.was_held, member))
                 || covered(state, skew, member, at)
-                || wave(state, skew, cache) < usize::from(threshold)
+                || wave(state, skew) < usize::from(threshold)
         }
     }
 }

@@ -179,6 +179,7 @@ fn members(count: usize) -> Vec<BatchMember> {
             },
             start_time: None,
             justified_by: None,
+            seen_here: true,
         })
         .collect()
 }

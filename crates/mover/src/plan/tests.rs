@@ -22,6 +22,7 @@ fn member(id: &str) -> BatchMember {
         },
         start_time: Some(Timestamp::UNIX_EPOCH),
         justified_by: None,
+        seen_here: true,
     }
 }
 
@@ -68,6 +69,23 @@ fn case_82_an_absent_id_is_already_done() {
     assert_eq!(plan.fates, [Fate::Delete, Fate::AlreadyGone, Fate::Delete]);
     let letters = letters(&members, &plan, &BTreeSet::new(), &listing(&[]));
     assert_eq!(letters, [Letter::Deleted, Letter::Absent, Letter::Deleted]);
+}
+
+/// An id that was never recorded to be here may be in another repository: its absence proves nothing.
+#[test]
+fn an_absent_id_that_was_never_seen_here_is_no_confirmation() {
+    let unpinned = |id: &str| BatchMember {
+        seen_here: false,
+        ..member(id)
+    };
+    let members = [unpinned("a"), unpinned("elsewhere"), member("gone")];
+    let plan = plan(&members, &[], &listing(&["a"]), CLUSTER);
+    assert_eq!(ids(&plan), ["a"], "what is there is deleted all the same");
+    let told = |left: &[&str]| letters(&members, &plan, &BTreeSet::new(), &listing(left));
+    let here = [Letter::Deleted, Letter::NeverSeen, Letter::Absent];
+    assert_eq!(told(&[]), here);
+    assert!(!Letter::NeverSeen.confirms());
+    assert_eq!(told(&["elsewhere"])[1], Letter::StillThere);
 }
 
 /// Case 83: two members on one snapshot are one id that serves both.

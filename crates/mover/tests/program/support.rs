@@ -226,6 +226,7 @@ pub fn member(taken: &TakenSnapshot) -> BatchMember {
         source: source(),
         start_time: Some(jiff::Timestamp::from_second(taken.start_time.as_second()).unwrap()),
         justified_by: None,
+        seen_here: true,
     }
 }
 

@@ -285,6 +285,12 @@ impl World {
         self.read().resolve(snapshot)
     }
 
+    /// The repository that this policy leads to.
+    #[must_use]
+    pub fn resolve_through(&self, policy: &SnapshotPolicy) -> ResolvedTo {
+        self.read().resolve_through(policy)
+    }
+
     /// Every Snapshot there is, for a scan of a repository: not for what happens on each event.
     #[must_use]
     pub fn all_snapshots(&self) -> Vec<Arc<SnapshotView>> {

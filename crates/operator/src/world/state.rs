@@ -710,18 +710,19 @@ impl State {
             return ResolvedTo::Gone;
         };
         match self.policies.get(&policy) {
-            Some(p) => match p
-                .spec
-                .repository
-                .as_ref()
-                .map(|r| keys::resolve(r, &policy.namespace))
-            {
-                Some(Some(key)) => self.exists(key),
-                Some(None) => ResolvedTo::Unknown,
-                None => ResolvedTo::Gone,
-            },
+            Some(found) => self.resolve_through(found),
             None if self.synced.contains(&Kind::Policy) => ResolvedTo::Gone,
             None => ResolvedTo::Unknown,
+        }
+    }
+
+    pub(super) fn resolve_through(&self, policy: &SnapshotPolicy) -> ResolvedTo {
+        let namespace = policy.metadata.namespace.as_deref().unwrap_or_default();
+        let named = policy.spec.repository.as_ref();
+        match named.map(|r| keys::resolve(r, namespace)) {
+            Some(Some(key)) => self.exists(key),
+            Some(None) => ResolvedTo::Unknown,
+            None => ResolvedTo::Gone,
         }
     }
 

@@ -164,6 +164,13 @@ impl SnapshotView {
         keys::resolve(resolved.repository.as_ref()?, self.metadata.namespace.as_deref()?)
     }
 
+    /// Whether its status names a repository, readable or not.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        let resolved = self.status.as_ref().and_then(|s| s.resolved.as_ref());
+        resolved.is_some_and(|r| r.repository.is_some())
+    }
+
     /// Key of its policy.
     #[must_use]
     pub fn policy(&self) -> Option<ObjectKey> {

@@ -115,28 +115,17 @@ async fn a_schedule_that_only_the_cache_lost_is_not_told_to_be_gone() {
 #[tokio::test]
 async fn one_without_a_pin_is_bound_to_the_repository_that_its_job_works_on() {
     let story = Story::new(10);
-    let policy: SnapshotPolicy = serde_json::from_value(json!({
-        "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
-        "metadata": { "name": "p", "namespace": "backup" },
-        "spec": { "repository": { "name": "nas" }, "sources": [{ "pvc": { "name": "data" } }] },
-    }))
-    .unwrap();
-    let policy = Observed::Policy(Box::new(policy));
-    story
-        .ctx
-        .world
-        .apply(Change::Set(policy.clone()), Timestamp::now());
-    story.snapshot("a", json!({}));
-    story
-        .server
-        .edit(&snapshot_path("a"), |s| s["status"]["resolved"] = Value::Null);
+    let policy = story.unpinned("a");
     story.pass().await;
     let (path, _) = story.job().unwrap();
     let a = story.server.get(&snapshot_path("a")).unwrap();
     assert_eq!(a["status"]["resolved"]["repository"]["name"], "nas");
-    assert_eq!(a["status"]["resolved"]["uniqueId"], "id");
+    assert!(
+        a["status"]["resolved"]["uniqueId"].is_null(),
+        "nobody has seen it there"
+    );
     // Its policy goes while the Job runs: still in flight, and the result decides.
-    story.ctx.world.apply(Change::Gone(policy), Timestamp::now());
+    story.server.remove(&policy);
     story
         .server
         .edit(&path, |job| job["status"] = json!({ "active": 1 }));
@@ -231,4 +220,157 @@ async fn the_gauges_of_a_repository_object_go_with_it() {
     };
     repository::pass(&story.ctx, &key).await.unwrap();
     assert!(!story.ctx.metrics.text().contains("repo_name=\"nas\""));
+}
+
+impl Story {
+    /// A Snapshot without a pin, and the policy that leads it to the repository `nas`.
+    fn unpinned(&self, name: &str) -> String {
+        let policy =
+            "/apis/kopiur.home-operations.com/v1alpha1/namespaces/backup/snapshotpolicies/p".to_owned();
+        self.server.put(
+            &policy,
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+                "metadata": { "name": "p", "namespace": "backup" },
+                "spec": { "repository": { "name": "nas" }, "sources": [{ "pvc": { "name": "data" } }] },
+            }),
+        );
+        self.snapshot(name, json!({}));
+        self.server
+            .edit(&snapshot_path(name), |s| s["status"]["resolved"] = Value::Null);
+        policy
+    }
+}
+
+/// Its policy was edited to this repository after it had run into another one: absent here is not deleted.
+#[tokio::test]
+async fn one_that_was_never_recorded_to_be_here_is_not_told_to_be_deleted_because_it_is_absent() {
+    let story = Story::new(10);
+    story.unpinned("a");
+    story.pass().await;
+    let (path, job) = story.job().unwrap();
+    let document = crate::work_document(&job);
+    assert!(document["operation"]["deleteBatch"]["members"][0]["seenHere"].is_null());
+    story.finish(&path, Some("N"), None);
+    story.pass().await;
+    assert!(story.job().is_none(), "reaped");
+    let a = story.server.get(&snapshot_path("a")).unwrap();
+    assert_eq!(a["status"]["deletion"]["outcome"], "NeverSeenHere");
+    assert!(a["status"]["deletion"]["attempts"].as_u64().unwrap_or(0) == 0);
+    let memory = &story.memories()[0].1;
+    assert!(!memory.to_string().contains("confirmedAt"), "{memory}");
+    // Let go as one whose repository nobody knows, with a warning; no Job is tried again.
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none());
+    assert_eq!(story.server.writes(&Method::POST, JOBS).len(), 1);
+    let events = story.server.writes(&Method::POST, "/events");
+    let told = &events[0].body;
+    assert_eq!(
+        (&told["type"], &told["reason"]),
+        (&json!("Warning"), &json!("SnapshotOrphaned"))
+    );
+    let note = told["note"].as_str().unwrap();
+    assert!(note.contains("may be in another one"), "{note}");
+}
+
+#[tokio::test]
+async fn one_that_recorded_its_repository_is_told_to_be_seen_here() {
+    let story = Story::new(10);
+    story.snapshot("a", json!({}));
+    story.server.edit(&snapshot_path("a"), |s| {
+        s["status"]["resolved"]["uniqueId"] = json!("id");
+    });
+    story.pass().await;
+    let document = crate::work_document(&story.job().unwrap().1);
+    assert_eq!(
+        document["operation"]["deleteBatch"]["members"][0]["seenHere"],
+        true
+    );
+}
+
+/// The watch of policies hangs: what the policy says now is read before the batch fires.
+#[tokio::test]
+async fn where_one_without_a_pin_belongs_is_read_live() {
+    let story = Story::new(10);
+    let policy = story.unpinned("a");
+    story
+        .server
+        .edit_unseen(&policy, |p| p["spec"]["repository"]["name"] = json!("other"));
+    story.pass().await;
+    assert_eq!(story.server.writes(&Method::POST, JOBS).len(), 0);
+    let a = story.server.get(&snapshot_path("a")).unwrap();
+    assert!(a["status"]["resolved"].is_null(), "not pinned to the wrong one");
+    // It went: nothing fires either.
+    story.server.remove_unseen(&policy);
+    story.pass().await;
+    assert_eq!(story.server.writes(&Method::POST, JOBS).len(), 0);
+}
+
+impl Story {
+    /// A Snapshot that was deleted so many minutes ago, and of which the watch has not told.
+    fn deleted_unseen(&self, name: &str, minutes: i64, change: impl FnOnce(&mut Value)) {
+        let mut snapshot = self.server.get(&snapshot_path("s0")).unwrap();
+        let deleted = Timestamp::now() - SignedDuration::from_mins(minutes);
+        snapshot["metadata"]["name"] = json!(name);
+        snapshot["metadata"]["uid"] = json!(format!("u-{name}"));
+        snapshot["metadata"]["deletionTimestamp"] = json!(deleted.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        snapshot["status"]["snapshot"]["kopiaSnapshotID"] = json!(format!("id-{name}"));
+        change(&mut snapshot);
+        self.server.objects().put(&snapshot_path(name), snapshot);
+    }
+}
+
+/// Nine of seven hundred are known: the count is read live, and the threshold is ten.
+#[tokio::test]
+async fn a_watch_that_hangs_in_the_middle_of_a_mass_deletion_fires_nothing() {
+    let story = Story::new(10);
+    for n in 0..9 {
+        story.snapshot(&format!("s{n}"), json!({}));
+    }
+    for n in 9..700 {
+        story.deleted_unseen(&format!("s{n}"), 3, |_| {});
+    }
+    story.pass().await;
+    assert!(story.job().is_none());
+    let claimed = |n: usize| {
+        let s = story.server.get(&snapshot_path(&format!("s{n}"))).unwrap();
+        !s["status"]["deletion"]["job"].is_null()
+    };
+    assert!(!(0..9).any(claimed), "nobody was claimed");
+    let repository = story.server.get(&repository_path()).unwrap();
+    let (status, reason, message) = story.condition(&repository, "DeletionJobsFailing");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "PendingUnknown"));
+    assert!(message.contains("backup/s"), "{message}");
+}
+
+#[tokio::test]
+async fn an_unseen_deletion_in_another_repository_stops_nobody() {
+    let story = Story::new(10);
+    story.snapshot("s0", json!({}));
+    story.deleted_unseen("else", 1, |s| {
+        s["status"]["resolved"]["uniqueId"] = json!("another")
+    });
+    story.deleted_unseen("released", 1, |s| {
+        s["metadata"]["finalizers"] = json!(["their/own"])
+    });
+    story.pass().await;
+    assert!(story.job().is_some());
+}
+
+/// A deletion that arrives a moment later is counted, and the wave is held.
+#[tokio::test]
+async fn a_deletion_that_the_watch_delivers_a_moment_later_is_counted() {
+    let story = Story::new(2);
+    story.snapshot("s0", json!({}));
+    story.deleted_unseen("s1", 1, |_| {});
+    let late = story.server.get(&snapshot_path("s1")).unwrap();
+    let (passed, ()) = tokio::join!(story.try_pass(), async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        story.server.put(&snapshot_path("s1"), late);
+    });
+    passed.unwrap();
+    assert!(story.job().is_none());
+    story.pass().await;
+    let s0 = story.server.get(&snapshot_path("s0")).unwrap();
+    assert_eq!(story.condition(&s0, "DeletionHeld").0, "True");
 }

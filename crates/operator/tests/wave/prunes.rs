@@ -1,7 +1,7 @@
 //! Our own prunes: what they stand on, and what becomes of them when that is gone.
 
 use crate::story::{JOBS, Story, snapshot_path};
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use holdfast_operator::protect::policy;
 use holdfast_operator::world::keys::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
@@ -518,4 +518,52 @@ async fn a_held_one_is_not_stamped_anew_and_a_stamp_that_somebody_else_dated_cou
     }
     story.pass().await;
     assert!(story.job().is_none());
+}
+
+/// A webhook of somebody else's, for good: retention goes on for all others, and is not said to be complete.
+#[tokio::test]
+async fn one_that_cannot_be_stamped_keeps_no_other_from_being_pruned() {
+    for refused in ["/snapshots/s00", "/snapshots/s01"] {
+        let story = Story::new(10);
+        for n in 0..6 {
+            story.kept(&format!("s{n:02}"));
+            story.server.edit(&snapshot_path(&format!("s{n:02}")), |s| {
+                s["status"]["timing"]["endTime"] = json!(format!("2026-01-0{}T00:00:00Z", n + 1));
+            });
+        }
+        story.policy(2, 1);
+        story.server.on_write(move |write, _| {
+            let hit = write.method == Method::PATCH && write.path.ends_with(refused);
+            hit.then_some(StatusCode::FORBIDDEN)
+        });
+        for _ in 0..3 {
+            story.retention().await;
+        }
+        assert_eq!(story.stamped(), 3, "{refused}: four go, one is refused");
+        let policy = story.server.get(&policy_path()).unwrap();
+        assert!(policy["status"]["retention"]["completedGeneration"].is_null());
+        story.server.on_write(|_, _| None);
+        story.retention().await;
+        assert_eq!(story.stamped(), 4, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn one_begun_elsewhere_that_cannot_be_stamped_anew_keeps_no_other_waiting() {
+    let story = Story::new(10);
+    story.kept("k");
+    for name in ["a", "b", "c"] {
+        story.begun_elsewhere(name, 2);
+    }
+    story.policy(1, 1);
+    story.server.on_write(|write, _| {
+        let hit = write.method == Method::PATCH && write.path.ends_with("/snapshots/a/status");
+        hit.then_some(StatusCode::FORBIDDEN)
+    });
+    story.retention().await;
+    let anew = |name: &str| {
+        let s = story.server.get(&snapshot_path(name)).unwrap();
+        !s["status"]["deletion"]["restampedAt"].is_null()
+    };
+    assert_eq!(["a", "b", "c"].map(anew), [false, true, true]);
 }

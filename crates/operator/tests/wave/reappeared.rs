@@ -1,7 +1,7 @@
 //! The second look: what was proven gone and came back; and what a crash leaves behind.
 
 use crate::story::{JOBS, Story, repository_path, snapshot_path};
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use holdfast_api::Repository;
 use holdfast_operator::protect::catalog::arrived;
 use holdfast_operator::protect::catalog::due::Request;
@@ -388,4 +388,24 @@ async fn a_lane_with_something_to_do_keeps_its_lock() {
         .await
         .unwrap();
     assert_eq!(story.server.under(LEASES).len(), 1);
+}
+
+/// Their memory cannot be written: said on the repository, and what the lane tells last is told all the same.
+#[tokio::test]
+async fn where_the_memory_of_a_batch_of_theirs_is_refused_the_pass_goes_on_to_its_end() {
+    let (story, names) = deleted(3, 2).await;
+    look(&story, &names).await;
+    // A wave that is over: the latch is cleared at the end of a pass.
+    story.server.edit(&repository_path(), |r| {
+        r["status"]["deletionProtection"]["heldThrough"] = json!("2026-01-01T00:00:00Z");
+    });
+    story.server.on_write(|write, _| {
+        (write.method == Method::POST && write.path.contains("/configmaps")).then_some(StatusCode::FORBIDDEN)
+    });
+    story.pass().await;
+    assert!(story.job().is_none());
+    let after = repository(&story);
+    assert_eq!(story.condition(&after, "DeletionJobsFailing").1, "JobRefused");
+    assert!(after["status"]["deletionProtection"]["heldThrough"].is_null());
+    assert_eq!(story.condition(&after, "MassDeletionHeld").0, "False");
 }

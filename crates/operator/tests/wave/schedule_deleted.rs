@@ -217,3 +217,45 @@ async fn failed_runs_beyond_the_limit_go_as_our_own_prunes() {
     );
     assert!(annotations["kopiur.home-operations.com/pruned-at"].is_string());
 }
+
+/// A webhook of somebody else's refuses one child for good: the others are told, and the backups go on.
+#[tokio::test]
+async fn a_child_that_refuses_to_be_told_or_pruned_stops_neither_the_others_nor_the_backups() {
+    let story = Story::new(10);
+    story.run("any");
+    story.server.remove(&snapshot_path("any"));
+    let path = story.nightly("Delete");
+    for name in ["a", "b", "c"] {
+        story.scheduled(name, "Retain", false);
+    }
+    for (name, hour) in [("f1", 1), ("f2", 2), ("f3", 3)] {
+        story.scheduled(name, "Delete", false);
+        story.server.edit(&snapshot_path(name), |s| {
+            s["status"] = json!({ "phase": "Failed", "timing": { "endTime": format!("2026-01-01T0{hour}:00:00Z") } });
+        });
+    }
+    let slot = (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(5)).to_string();
+    story.server.edit(&path, |s| {
+        s["spec"]["failedJobsHistoryLimit"] = json!(1);
+        let times = s["spec"]["schedule"].clone();
+        s["status"] = json!({ "nextSchedule": { "at": slot, "cron": times["cron"] } });
+    });
+    story.server.on_write(|write, _| {
+        let refuses = ["/snapshots/a", "/snapshots/f1"]
+            .iter()
+            .any(|p| write.path.ends_with(p));
+        refuses.then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    story.schedule_pass().await;
+    assert_eq!(story.carries("a"), "Retain");
+    for name in ["b", "c"] {
+        assert_eq!(story.carries(name), "Delete", "{name}");
+    }
+    let f2 = story.server.get(&snapshot_path("f2"));
+    assert!(f2.is_none_or(|s| !s["metadata"]["deletionTimestamp"].is_null()));
+    assert_eq!(
+        story.server.writes(&Method::POST, "/snapshots").len(),
+        1,
+        "the slot ran"
+    );
+}

@@ -6,6 +6,7 @@ use crate::runtime::queue::Next;
 use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
+use crate::world::views::SnapshotView;
 use holdfast_api::policy::RetentionStatus;
 use holdfast_api::snapshot::Snapshot;
 use holdfast_api::{SnapshotPolicy, conditions, names};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// After so many it is asked again whether the policy still is what was judged.
 const ASK_AGAIN: usize = 50;
+/// How soon a write that was refused is tried again when no event comes.
+const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Carries out a decision.
 pub async fn carry_out(
@@ -26,7 +29,7 @@ pub async fn carry_out(
     decision: Decision,
     now: Timestamp,
 ) -> Result<Next, Error> {
-    let mut conflicts = false;
+    let (mut conflicts, mut refused) = (false, false);
     for view in &decision.unstamp {
         if decision.prune.iter().any(|p| p.view.uid() == view.uid()) {
             continue;
@@ -40,7 +43,7 @@ pub async fn carry_out(
         match write::patch(&api, &view.key().name, version, patch).await {
             Ok(_) => {}
             Err(WriteError::Conflict | WriteError::Gone) => conflicts = true,
-            Err(error) => return Err(error.into()),
+            Err(error @ WriteError::Api(_)) => refused |= passed_over(view, error.into())?,
         }
     }
     let prunes = !decision.prune.is_empty() || !decision.restamp.is_empty();
@@ -60,7 +63,7 @@ pub async fn carry_out(
             Ok(()) => pruned += 1,
             // Somebody changed it since it was judged: the next pass judges it again.
             Err(Error::Conflict) => conflicts = true,
-            Err(error) => return Err(error),
+            Err(error) => refused |= passed_over(&pruned_one.view, error)?,
         }
     }
     for (number, begun) in decision.restamp.iter().enumerate() {
@@ -71,17 +74,29 @@ pub async fn carry_out(
         match restamp(ctx, begun).await {
             Ok(()) => {}
             Err(Error::Conflict) => conflicts = true,
-            Err(error) => return Err(error),
+            Err(error) => refused |= passed_over(&begun.view, error)?,
         }
     }
     conflicts |= edited;
-    let completed = decision.asked && decision.held.is_none() && !conflicts;
+    let completed = decision.asked && decision.held.is_none() && !conflicts && !refused;
     report(ctx, key, facts, &decision, (pruned, completed), now).await?;
     Ok(if conflicts {
         Next::After(Duration::from_secs(1))
+    } else if refused {
+        Next::After(REFUSED_AGAIN)
     } else {
         Next::Settled
     })
+}
+
+/// One that the API server does not let us write keeps no other waiting, and is tried again. Any other error ends the
+/// pass.
+fn passed_over(view: &SnapshotView, error: Error) -> Result<bool, Error> {
+    if !error.is_refusal() {
+        return Err(error);
+    }
+    tracing::warn!(snapshot = %view.key(), %error, "a Snapshot cannot be pruned; going on with the others");
+    Ok(true)
 }
 
 /// Whether the policy is live what was judged: pruning rests on its spec.

@@ -207,6 +207,10 @@ async fn propagate_cascade(ctx: &Context, observed: &Observed) -> Result<(), Err
         match write_cascade(ctx, &api, &key, version, wanted).await {
             // A child that changed meanwhile brings the schedule back by its own event.
             Ok(()) | Err(Error::Conflict) => {}
+            // No reason to stop the others, or the backups: told again by the next pass, and asked live by the lane.
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(snapshot = %key, %error, "a Snapshot cannot be told what becomes of its data; going on with the others");
+            }
             Err(error) => return Err(error),
         }
     }

@@ -46,11 +46,15 @@ pub fn beyond(children: &[Arc<SnapshotView>], limit: Option<u32>) -> Vec<Arc<Sna
 /// Stamps and deletes them.
 ///
 /// # Errors
-/// [`Error`]; a conflict on one brings the schedule back by that one's own event.
+/// [`Error`]; a conflict on one brings the schedule back by that one's own event, and one that is refused is tried
+/// again by the next pass.
 pub async fn prune(ctx: &Context, runs: &[Arc<SnapshotView>]) -> Result<(), Error> {
     for run in runs {
         match one(ctx, run).await {
             Ok(()) | Err(Error::Conflict) => {}
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(snapshot = %run.key(), %error, "a failed run cannot be pruned; going on with the others");
+            }
             Err(error) => return Err(error),
         }
     }

@@ -393,7 +393,7 @@ async fn fire(
         .iter()
         .map(|row| row.snapshot.clone())
         .collect();
-    let recorders = live::recorders(ctx, &ids, true).await?;
+    let recorders = live::recorders(ctx, &ids).await?;
     let recorded: HashSet<&str> = recorders.iter().filter_map(SnapshotView::snapshot_id).collect();
     let (kept, mut rows): (Vec<Row>, Vec<Row>) = remembered
         .members
@@ -414,7 +414,10 @@ async fn fire(
     }
     let job = ObjectKey::new(view.place(&ctx.settings.namespace), name);
     lease::write(ctx, lock, Says::Job(&job), now).await?;
-    memory::write(ctx, &view, &job, &rows, now).await?;
+    if let Err(error) = memory::write(ctx, &view, &job, &rows, now).await {
+        let what = "the memory of the delete Job";
+        return fire::refused(ctx, observed, &view, what, error, now).await;
+    }
     let members = rows.iter().map(Row::member).collect();
     let mut mover = fire::mover(ctx, &view, &job, members, Vec::new());
     mover

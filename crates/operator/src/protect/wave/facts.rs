@@ -164,6 +164,7 @@ pub fn batch_member(view: &SnapshotView) -> Option<BatchMember> {
         },
         start_time: status.timing.as_ref().and_then(|t| t.start_time),
         justified_by: None,
+        seen_here: view.pinned_unique_id().is_some(),
     })
 }
 

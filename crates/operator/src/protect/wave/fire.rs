@@ -9,7 +9,7 @@
 use super::justified;
 use super::lease::{self, Lock, Says};
 use super::legacy;
-use super::live::{self, Live};
+use super::live::{self, Live, Untold};
 use super::member::{self, Written, few_at_once};
 use super::memory::Row;
 use super::observe::{self, BatchJob, Observed};
@@ -154,7 +154,10 @@ pub async fn fire(
     let Some(gates) = gates(ctx, key, lock, observed, now).await? else {
         return Ok(Next::After(SOON));
     };
-    let mut live = live::read(ctx, observed, batch).await?;
+    let mut live = live::read(ctx, key, observed, batch).await?;
+    if let Some(untold) = &live.untold {
+        return uncounted(ctx, key, observed, untold, now).await;
+    }
     live.jobs_in_cluster = gates.jobs_in_cluster;
     live.writers.clone_from(&gates.writers);
     let Some(proof) = prove(ctx, key, &observed.jobs, proven, &live, batch, now) else {
@@ -252,6 +255,30 @@ pub async fn fire(
         // Rule 4 decides about its members when the world says so.
         Created::NoPlace => Ok(Next::After(SOON)),
     }
+}
+
+/// How many are pending is not known, so the breaker cannot be asked: nothing fires.
+async fn uncounted(
+    ctx: &Context,
+    key: &LaneKey,
+    observed: &mut Observed,
+    untold: &Untold,
+    now: Timestamp,
+) -> Result<Next, Error> {
+    let snapshot = &untold.snapshot;
+    tracing::info!(lane = %key, %snapshot, "a deletion that the watch has not told of is pending; nothing fires before it is counted");
+    if untold
+        .deleted_at
+        .is_some_and(|t| now.duration_since(t) > LEFTOVER_PATIENCE)
+    {
+        let message = format!(
+            "The API server says that the Snapshot {snapshot} is being deleted, and the operator's watch has not told so: how many deletions are pending is not known, and no delete Job is created. It goes on when the watch has caught up; if it does not, look in the operator's log for that Snapshot, and restart the operator.",
+        );
+        for view in ctx.world.repositories_of(key) {
+            failed(ctx, observed, &view, "PendingUnknown", &message, now).await?;
+        }
+    }
+    Ok(Next::After(SOON))
 }
 
 fn row(member: &BatchMember, view: &SnapshotView, why: Option<DeleteReason>) -> Row {

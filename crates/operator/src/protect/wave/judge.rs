@@ -117,6 +117,7 @@ fn is_for_want_of_repository(letter: Letter) -> bool {
         Letter::Failed | Letter::RepositoryReplaced => true,
         Letter::Deleted
         | Letter::Absent
+        | Letter::NeverSeen
         | Letter::StillThere
         | Letter::Mismatch
         | Letter::OtherCluster
@@ -127,6 +128,7 @@ fn is_for_want_of_repository(letter: Letter) -> bool {
 fn why(letter: Letter, said: Option<&str>) -> String {
     match letter {
         Letter::Deleted | Letter::Absent => String::new(),
+        Letter::NeverSeen => "The snapshot is not in this repository, and nothing recorded that it ever was: it may be in another one, so it does not count as deleted.".to_owned(),
         Letter::Failed => said
             .unwrap_or("The snapshot could not be deleted; the delete Job gave no reason.")
             .to_owned(),

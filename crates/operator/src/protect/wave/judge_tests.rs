@@ -34,6 +34,16 @@ fn is_repository(verdict: &Verdict, word: &str) -> bool {
 }
 
 #[test]
+fn an_absent_id_that_was_never_recorded_here_confirms_nothing_and_is_no_trouble_of_the_repository() {
+    let verdict = judge(1, "id", &read("id", Some("N"), None));
+    assert_eq!(letters(&verdict), [Letter::NeverSeen]);
+    let Verdict::Members { results, .. } = verdict else {
+        panic!("a member's")
+    };
+    assert!(results[0].why.contains("may be in another one"));
+}
+
+#[test]
 fn each_member_has_its_own_result() {
     let verdict = judge(
         3,

@@ -273,6 +273,7 @@ pub fn is_unjustified(letter: Letter) -> bool {
         Letter::Unjustified => true,
         Letter::Deleted
         | Letter::Absent
+        | Letter::NeverSeen
         | Letter::Failed
         | Letter::StillThere
         | Letter::Mismatch

@@ -2,7 +2,8 @@
 //! (`docs/design.md` 3.5).
 //!
 //! **Promises.** Every repository object of the lane, each distinct owner and each distinct namespace of the
-//! batch is read once, and one list says who else records the batch's snapshots. Whatever cannot be read ends the pass; whatever is not there counts as such.
+//! batch is read once, and the policy of a member without a pin; one list says who else records the batch's snapshots, and whether any deletion that could be of the lane is not known to the world: the count
+//! of the breaker rests on it. Whatever cannot be read ends the pass; whatever is not there counts as such.
 //!
 //! **Assumes.** The members themselves need no reading: the claim carries the resourceVersion that was judged.
 
@@ -13,16 +14,23 @@ use crate::context::{Context, Error};
 use crate::runtime::read;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
-use crate::world::{NamespaceKnown, World};
+use crate::world::{NamespaceKnown, ResolvedTo, World};
 use holdfast_api::shared::Origin;
-use holdfast_api::{ClusterRepository, Repository, names};
+use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, names};
 use holdfast_core::deletion::silence::Writers;
 use holdfast_core::deletion::{Batch, Cascade, Owner};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the world is asked for a deletion that a live list tells of, and at what pace.
+const LOOKS: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What was read. Empty before the proof: then the world is asked.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +45,41 @@ pub struct Live {
     recorders: Option<(HashSet<String>, Vec<SnapshotView>)>,
     schedules: BTreeMap<ObjectKey, Option<ScheduleView>>,
     namespaces: BTreeMap<String, NamespaceKnown>,
+    /// A deletion that could be of the lane and that the watch has not told of: the count is not known.
+    pub untold: Option<Untold>,
+    /// Policies of members without a pin; `None`: not there.
+    policies: BTreeMap<ObjectKey, Option<SnapshotPolicy>>,
+}
+
+/// A Snapshot that the API server says is being deleted and the world does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// Which one.
+    pub snapshot: ObjectKey,
+    /// When it was deleted.
+    pub deleted_at: Option<Timestamp>,
+    uid: String,
+}
+
+impl Untold {
+    fn of(meta: &ObjectMeta) -> Option<Self> {
+        let ours = meta.finalizers.iter().flatten().any(|f| f == names::FINALIZER);
+        let deleted_at = meta.deletion_timestamp.as_ref().filter(|_| ours)?.0;
+        Some(Self {
+            snapshot: ObjectKey::new(
+                meta.namespace.as_deref().unwrap_or_default(),
+                meta.name.as_deref().unwrap_or_default(),
+            ),
+            deleted_at: Some(deleted_at),
+            uid: meta.uid.clone().unwrap_or_default(),
+        })
+    }
+
+    fn is_known(&self, world: &World) -> bool {
+        world
+            .snapshot(&self.snapshot)
+            .is_some_and(|known| known.is_pending_deletion() && known.uid() == self.uid)
+    }
 }
 
 impl Live {
@@ -71,6 +114,18 @@ impl Live {
         )
     }
 
+    /// Where a Snapshot's data is: where it is pinned to, else where its policy leads to.
+    #[must_use]
+    pub fn resolve(&self, world: &World, view: &SnapshotView) -> ResolvedTo {
+        let policy = view.policy().filter(|_| !view.is_pinned());
+        match policy.and_then(|key| self.policies.get(&key)) {
+            Some(Some(policy)) => world.resolve_through(policy),
+            // The next pass asks the world, which is about to learn it.
+            Some(None) => ResolvedTo::Unknown,
+            None => world.resolve(view),
+        }
+    }
+
     /// Another Snapshot of the lane that is not being deleted and records the same snapshot.
     #[must_use]
     pub fn sharer(&self, world: &World, lane: &LaneKey, id: &str, but: &ObjectKey) -> Option<ObjectKey> {
@@ -98,13 +153,14 @@ impl Live {
 ///
 /// # Errors
 /// [`Error`].
-pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<Live, Error> {
+pub async fn read(ctx: &Context, key: &LaneKey, observed: &Observed, batch: &Batch) -> Result<Live, Error> {
     let mut live = Live {
         repositories: repositories(ctx, observed).await?,
         ..Live::default()
     };
     let mut schedules = BTreeSet::new();
     let mut namespaces = BTreeSet::new();
+    let mut policies = BTreeSet::new();
     let place = batch.repository.namespace().unwrap_or(&ctx.settings.namespace);
     namespaces.insert(place.to_owned());
     for view in batch.members.iter().filter_map(|uid| observed.views.get(uid)) {
@@ -113,18 +169,25 @@ pub async fn read(ctx: &Context, observed: &Observed, batch: &Batch) -> Result<L
             schedules.insert(ObjectKey::new(&key.namespace, name));
         }
         namespaces.insert(key.namespace);
+        policies.extend(view.policy().filter(|_| !view.is_pinned()));
     }
     let ids: HashSet<String> = batch
         .members
         .iter()
         .filter_map(|uid| observed.views.get(uid)?.snapshot_id().map(str::to_owned))
         .collect();
-    let recorders = recorders(ctx, &ids, false).await?;
+    let (recorders, deleting) = listed(ctx, &ids, Of::TheLiving(key)).await?;
     live.recorders = Some((ids, recorders));
+    live.untold = untold(ctx, deleting).await;
     for key in schedules {
         let api: Api<ScheduleView> = Api::namespaced(ctx.client.clone(), &key.namespace);
         let found = read::find(&api, &key.name).await?;
         live.schedules.insert(key, found);
+    }
+    for key in policies {
+        let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
+        let found = read::find(&api, &key.name).await?;
+        live.policies.insert(key, found);
     }
     for name in namespaces {
         let api: Api<PartialObjectMeta<Namespace>> = Api::all(ctx.client.clone());
@@ -154,37 +217,76 @@ pub async fn repositories(
     Ok(found)
 }
 
-/// The live Snapshots that record one of these ids, with `deleting` those that are being deleted as well; rows of the
-/// catalog apart. One that cannot be read is left out:
-/// what the world knows of it was judged before.
+/// The Snapshots that record one of these ids, those that are being deleted as well; rows of the catalog apart.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn recorders(
+pub async fn recorders(ctx: &Context, ids: &HashSet<String>) -> Result<Vec<SnapshotView>, Error> {
+    Ok(listed(ctx, ids, Of::Everybody).await?.0)
+}
+
+/// Whose recording counts.
+enum Of<'a> {
+    /// Those that are not being deleted; the others are answered with, where they could be of this lane.
+    TheLiving(&'a LaneKey),
+    /// All.
+    Everybody,
+}
+
+/// One list of every Snapshot: those that record one of these ids, rows of the catalog apart, and those that are being
+/// deleted. One that cannot be read records nothing, what the world knows of it was judged before; but its deletion
+/// counts.
+async fn listed(
     ctx: &Context,
     ids: &HashSet<String>,
-    deleting: bool,
-) -> Result<Vec<SnapshotView>, Error> {
+    of: Of<'_>,
+) -> Result<(Vec<SnapshotView>, Vec<Untold>), Error> {
     let api: Api<DeserializeGuard<SnapshotView>> = Api::all(ctx.client.clone());
     let mut page = ListParams::default().limit(500);
-    let mut found = Vec::new();
+    let (mut recorders, mut deleting) = (Vec::new(), Vec::new());
     loop {
         let list = api.list(&page).await?;
-        found.extend(
-            list.items
-                .into_iter()
-                .filter_map(|guard| guard.0.ok())
-                .filter(|view| {
-                    (deleting || view.metadata.deletion_timestamp.is_none())
-                        && view.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
-                        && view.snapshot_id().is_some_and(|id| ids.contains(id))
-                }),
-        );
+        for guard in list.items {
+            let view = match guard.0 {
+                Ok(view) => view,
+                Err(error) => {
+                    deleting.extend(Untold::of(&error.metadata));
+                    continue;
+                }
+            };
+            let counts = match of {
+                Of::TheLiving(lane) => {
+                    if ctx.world.could_be_of(&view, lane) {
+                        deleting.extend(Untold::of(&view.metadata));
+                    }
+                    view.metadata.deletion_timestamp.is_none()
+                }
+                Of::Everybody => true,
+            };
+            let records = view.snapshot_id().is_some_and(|id| ids.contains(id));
+            if counts && records && view.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str()) {
+                recorders.push(view);
+            }
+        }
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
-            None => return Ok(found),
+            None => return Ok((recorders, deleting)),
         }
     }
+}
+
+/// The first deletion that the world does not know of, after its watch was given a moment to deliver it.
+async fn untold(ctx: &Context, mut deleting: Vec<Untold>) -> Option<Untold> {
+    for look in 0..LOOKS {
+        deleting.retain(|one| !one.is_known(&ctx.world));
+        if deleting.is_empty() {
+            return None;
+        }
+        if look + 1 < LOOKS {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+    deleting.into_iter().min_by_key(|one| one.deleted_at)
 }
 
 async fn repository(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {

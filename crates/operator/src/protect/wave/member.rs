@@ -219,12 +219,12 @@ pub fn claimed(
 }
 
 /// One without a pin is bound to the repository that its Job deletes from: should its policy change or go meanwhile,
-/// the result still finds it, and no other lane takes it for its own.
+/// the result still finds it, and no other lane takes it for its own. The unique id is not recorded: that its snapshot is
+/// in there is what nobody has seen.
 pub fn pin(status: &mut SnapshotStatusView, repository: &RepositoryView) {
     let resolved = status.resolved.get_or_insert_default();
     if resolved.repository.is_none() {
         resolved.repository = Some(keys::pin_to(&repository.key));
-        resolved.unique_id = repository.unique_id().map(str::to_owned);
     }
 }
 
@@ -274,6 +274,25 @@ pub fn void(view: &SnapshotView, why: &str) -> SnapshotStatusView {
     deletion.last_error = Some(why.to_owned());
     deletion.next_attempt_at = None;
     status
+}
+
+/// Absent from a repository that it was never recorded to be in: tried no more, for it may be in any other.
+#[must_use]
+pub fn never_seen(view: &SnapshotView, why: &str) -> SnapshotStatusView {
+    let mut status = status_of(view);
+    let deletion = status.deletion.get_or_insert_default();
+    deletion.job = None;
+    deletion.outcome = Some(Letter::NeverSeen.reason().to_owned());
+    deletion.last_error = Some(why.to_owned());
+    deletion.next_attempt_at = None;
+    status
+}
+
+/// Whether its snapshot was looked for where it was never recorded to be, and not found.
+#[must_use]
+pub fn is_never_seen(view: &SnapshotView) -> bool {
+    let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    deletion.is_some_and(|d| d.job.is_none() && d.outcome.as_deref() == Some(Letter::NeverSeen.reason()))
 }
 
 /// A live Snapshot whose snapshot is not in the repository.

@@ -62,6 +62,8 @@ impl Row {
             source: self.source.clone(),
             start_time: self.start_time,
             justified_by: None,
+            // It was proven gone from there.
+            seen_here: true,
         }
     }
 }

@@ -336,7 +336,11 @@ impl Gather<'_> {
     }
 
     fn resolution(&self, view: &SnapshotView) -> Resolution {
-        match self.world.resolve(view) {
+        if member::is_never_seen(view) {
+            // Where its policy leads to it is not, and nothing says where else.
+            return Resolution::Gone;
+        }
+        match self.live.resolve(self.world, view) {
             ResolvedTo::Repository(key) => match facts::elsewhere(view, self.key) {
                 // The object is there, and connected to another repository than the one its snapshot is in: an id
                 // that is absent here proves nothing. As a key that is not of this lane it waits, by rule 8.

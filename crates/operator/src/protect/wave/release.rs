@@ -3,7 +3,7 @@
 //! **Promises.** What has to be told is told before the finalizer goes, so that a crash repeats an event and never
 //! loses one. A finalizer that is gone already counts as released.
 
-use super::member::few_at_once;
+use super::member::{self, few_at_once};
 use super::observe::Observed;
 use super::records::WORDS;
 use crate::context::{Context, Error};
@@ -96,6 +96,14 @@ impl Going {
         };
         let (told, counted) = match decision.verdict {
             Verdict::Release(_) => (None, None),
+            Verdict::Orphan(_) if member::is_never_seen(view) => (
+                Some((
+                    EventType::Warning,
+                    "SnapshotOrphaned",
+                    format!("{} {}", last_error(view), message()),
+                )),
+                Some(DeletionOutcome::Orphaned),
+            ),
             Verdict::Orphan(_) => (
                 Some((EventType::Normal, "SnapshotOrphaned", message())),
                 Some(DeletionOutcome::Orphaned),
@@ -109,14 +117,9 @@ impl Going {
                 Some(DeletionOutcome::PolicyCascadeRetained),
             ),
             Verdict::Retain(RetainReason::Unjustified) => {
-                let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
-                let why = deletion.and_then(|d| d.last_error.as_deref()).unwrap_or_default();
+                let note = format!("{} {}", message(), last_error(view));
                 (
-                    Some((
-                        EventType::Warning,
-                        "SnapshotPruneVoid",
-                        format!("{} {why}", message()),
-                    )),
+                    Some((EventType::Warning, "SnapshotPruneVoid", note)),
                     Some(DeletionOutcome::Retained),
                 )
             }
@@ -133,6 +136,11 @@ impl Going {
             counted,
         })
     }
+}
+
+fn last_error(view: &SnapshotView) -> &str {
+    let deletion = view.status.as_ref().and_then(|s| s.deletion.as_ref());
+    deletion.and_then(|d| d.last_error.as_deref()).unwrap_or_default()
 }
 
 /// Answers with what could not be told, because the namespace takes no events any more.

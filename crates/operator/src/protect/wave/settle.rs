@@ -287,6 +287,11 @@ async fn one(
         ctx.metrics.batch_members(MemberOutcome::Failed, 1);
         return Ok(());
     }
+    if result.letter == Letter::NeverSeen {
+        recorded(member::write(ctx, view, &member::never_seen(view, &result.why)).await?)?;
+        ctx.metrics.batch_members(MemberOutcome::Failed, 1);
+        return Ok(());
+    }
     let attempts = attempts(view).saturating_add(1);
     let next = backoff::MEMBER.next(attempts, now);
     let status = member::failed(view, word, &result.why, next);

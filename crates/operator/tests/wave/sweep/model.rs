@@ -101,7 +101,10 @@ impl Model {
                     .is_some_and(|ids| ids.iter().all(is_listed))
             });
             letters.push(if justified {
-                self.delete(&unique_id, &member.snapshot_id)
+                match self.delete(&unique_id, &member.snapshot_id) {
+                    'A' if !member.seen_here => 'N',
+                    letter => letter,
+                }
             } else {
                 'V'
             });

@@ -131,6 +131,9 @@ impl Scene<'_> {
             let unique_id = self.objects.by_path[&repository_path(repository)]["status"]["uniqueId"].clone();
             let unique_id = unique_id.as_str().unwrap_or_default().to_owned();
             self.model.add(&unique_id, id);
+            if object["status"]["resolved"]["repository"].is_object() {
+                object["status"]["resolved"]["uniqueId"] = json!(unique_id);
+            }
         }
         self.objects.put(&snapshot_in(namespace, name), object);
     }
