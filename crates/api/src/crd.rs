@@ -36,6 +36,9 @@ pub mod rules {
     /// A prefix that Kopia would read as the beginning of other names.
     pub const KOPIA_PREFIX: &str = "spec.backend.s3.prefix ends with '/' with engine Kopia, or is empty: without it the objects of every prefix that begins alike are taken for this repository's, and its maintenance deletes them; add the '/', and copy what is there already below the new prefix";
 
+    /// A requirement on a label that says nothing, or nothing that can be met.
+    const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
+
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
@@ -47,6 +50,11 @@ pub mod rules {
             "spec.deletionProtection",
             "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
             "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
+        rule(
+            "spec.scheduleDefaults",
+            r"!has(self.jitter) || (self.jitter.matches('^([0-9]+(s|m|h))+$') && duration(self.jitter) <= duration('24h'))",
+            "spec.scheduleDefaults.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
         ),
         rule(
             "spec",
@@ -126,6 +134,11 @@ pub mod rules {
             "!has(self.all) || self.all",
             "spec.allowedNamespaces.all: false is refused: use list: [] to allow no namespace",
         ),
+        rule(
+            "spec.allowedNamespaces.selector.matchExpressions[]",
+            VALUES,
+            "spec.allowedNamespaces.selector.matchExpressions[].values is for operators In and NotIn, which need it",
+        ),
     ];
 
     /// Without any count nothing is pruned: only zeros say what nobody means.
@@ -174,13 +187,13 @@ pub mod rules {
     pub const SCHEDULE: &[Rule] = &[
         rule(
             "spec",
-            "has(self.policyRef)",
-            "spec.policyRef is required: name a policy of this namespace",
+            "has(self.policyRef) != has(self.policySelector)",
+            "spec needs exactly one of policyRef and policySelector",
         ),
         rule(
-            "spec.schedule",
-            "self.concurrencyPolicy != 'Replace'",
-            "spec.schedule.concurrencyPolicy: Replace is not supported by this release: use Forbid or Allow",
+            "spec.policySelector.matchExpressions[]",
+            VALUES,
+            "spec.policySelector.matchExpressions[].values is for operators In and NotIn, which need it",
         ),
         rule(
             "spec.schedule",

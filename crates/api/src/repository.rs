@@ -53,9 +53,9 @@ pub struct RepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mover_defaults: Option<NotYet>,
-    /// Not supported yet.
+    /// What schedules inherit where they say nothing themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_defaults: Option<NotYet>,
+    pub schedule_defaults: Option<ScheduleDefaults>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<NotYet>,
@@ -112,6 +112,20 @@ pub struct ClusterRepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_projection: Option<NotYet>,
+}
+
+/// What schedules inherit where they say nothing themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleDefaults {
+    /// IANA time zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub timezone: Option<String>,
+    /// A delay of at most this, fixed per slot (`90s`, `5m`, `2h`; at most 24h).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub jitter: Option<String>,
 }
 
 /// Engines.
