@@ -39,6 +39,11 @@ pub const SOURCE_PVC_AVAILABLE: &str = "SourcePvcAvailable";
 /// Restore: what its source and target name is there.
 pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 
+/// SnapshotSchedule: the repositories of its policies disagree about what it leaves to them.
+pub const TIMEZONE_DEFAULT_AMBIGUOUS: &str = "TimezoneDefaultAmbiguous";
+/// SnapshotSchedule: it selects more policies than one schedule runs.
+pub const FANOUT_CAPPED: &str = "FanoutCapped";
+
 /// Longest condition message the API server takes, in bytes.
 pub const MESSAGE_LIMIT: usize = 32_768;
 

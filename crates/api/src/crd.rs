@@ -41,6 +41,8 @@ pub mod rules {
         "spec.catalog.refreshInterval is a duration such as 45m or 6h, at least 30s";
     /// An interval without effect.
     pub const REFRESH_UNUSED: &str = "spec.catalog.refreshInterval has no effect without periodicRefresh: true: set it, or remove the interval";
+    /// A requirement on a label that says nothing, or nothing that can be met.
+    const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
 
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
@@ -63,6 +65,11 @@ pub mod rules {
             "spec.catalog",
             "!has(self.refreshInterval) || (has(self.periodicRefresh) && self.periodicRefresh)",
             REFRESH_UNUSED,
+        ),
+        rule(
+            "spec.scheduleDefaults",
+            r"!has(self.jitter) || (self.jitter.matches('^([0-9]+(s|m|h))+$') && duration(self.jitter) <= duration('24h'))",
+            "spec.scheduleDefaults.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
         ),
         rule(
             "spec",
@@ -142,6 +149,11 @@ pub mod rules {
             "!has(self.all) || self.all",
             "spec.allowedNamespaces.all: false is refused: use list: [] to allow no namespace",
         ),
+        rule(
+            "spec.allowedNamespaces.selector.matchExpressions[]",
+            VALUES,
+            "spec.allowedNamespaces.selector.matchExpressions[].values is for operators In and NotIn, which need it",
+        ),
     ];
 
     /// Without any count nothing is pruned: only zeros say what nobody means.
@@ -190,13 +202,13 @@ pub mod rules {
     pub const SCHEDULE: &[Rule] = &[
         rule(
             "spec",
-            "has(self.policyRef)",
-            "spec.policyRef is required: name a policy of this namespace",
+            "has(self.policyRef) != has(self.policySelector)",
+            "spec needs exactly one of policyRef and policySelector",
         ),
         rule(
-            "spec.schedule",
-            "self.concurrencyPolicy != 'Replace'",
-            "spec.schedule.concurrencyPolicy: Replace is not supported by this release: use Forbid or Allow",
+            "spec.policySelector.matchExpressions[]",
+            VALUES,
+            "spec.policySelector.matchExpressions[].values is for operators In and NotIn, which need it",
         ),
         rule(
             "spec.schedule",

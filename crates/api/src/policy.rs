@@ -244,4 +244,18 @@ pub struct RetentionStatus {
     /// How many that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_prune_deleted: Option<i64>,
+    /// Snapshots made by hand or by a tool that were pruned during the last day: one that is made again under such a
+    /// name is not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pruned_names: Vec<PrunedName>,
+}
+
+/// A Snapshot that was pruned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrunedName {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub at: Timestamp,
 }

@@ -53,9 +53,9 @@ pub struct RepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mover_defaults: Option<NotYet>,
-    /// Not supported yet.
+    /// What schedules inherit where they say nothing themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule_defaults: Option<NotYet>,
+    pub schedule_defaults: Option<ScheduleDefaults>,
     /// When the repository is listed again, and how many of the snapshots that belong to no object are shown. Absent:
     /// it is listed when something may have changed, and all are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,6 +113,20 @@ pub struct ClusterRepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_projection: Option<NotYet>,
+}
+
+/// What schedules inherit where they say nothing themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleDefaults {
+    /// IANA time zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub timezone: Option<String>,
+    /// A delay of at most this, fixed per slot (`90s`, `5m`, `2h`; at most 24h).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub jitter: Option<String>,
 }
 
 /// Engines.

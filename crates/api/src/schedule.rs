@@ -1,13 +1,13 @@
 //! SnapshotSchedule: when a policy's snapshots are taken.
 
-use crate::shared::{CascadePolicy, LocalRef, NotYet, PolicyRef};
+use crate::shared::{CascadePolicy, LabelSelector, LocalRef, PolicyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Takes snapshots of a policy at times.
+/// Takes snapshots of a policy, or of several, at times.
 #[derive(Debug, Clone, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "kopiur.home-operations.com",
@@ -27,12 +27,12 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotScheduleSpec {
-    /// The policy.
+    /// The policy. Exactly one of this and `policySelector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_ref: Option<PolicyRef>,
-    /// Not supported yet.
+    /// Every policy of this namespace with these labels; suspended ones are left out. At most 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy_selector: Option<NotYet>,
+    pub policy_selector: Option<LabelSelector>,
     /// When.
     pub schedule: ScheduleTimes,
     /// How many failed runs are kept; the oldest go first. Absent: 10. 0 keeps none.
@@ -51,11 +51,12 @@ pub struct ScheduleTimes {
     /// Five fields; `H` stands for a value derived from the schedule's UID.
     #[schemars(length(min = 1, max = 128))]
     pub cron: String,
-    /// A delay of at most this, fixed per slot (`90s`, `5m`, `2h`; at most 24h).
+    /// A delay of at most this, fixed per slot (`90s`, `5m`, `2h`; at most 24h). Default: the repository's
+    /// `scheduleDefaults.jitter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub jitter: Option<String>,
-    /// IANA time zone. Default UTC.
+    /// IANA time zone. Default: the repository's `scheduleDefaults.timezone`, else UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub timezone: Option<String>,
@@ -82,7 +83,7 @@ pub enum ConcurrencyPolicy {
     Forbid,
     /// Run beside it.
     Allow,
-    /// Not supported yet.
+    /// End it and take its place; whatever it has put into the repository stays there.
     Replace,
     /// Written by a newer version: wait.
     #[serde(other)]

@@ -1,6 +1,8 @@
 //! Parts that several kinds share.
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use kube::core::{Selector, SelectorExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -215,9 +217,72 @@ pub struct LabelSelector {
     /// Labels that must be there with these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Expressions: not supported yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub match_expressions: Option<NotYet>,
+    /// What must hold of labels beside that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub match_expressions: Vec<LabelRequirement>,
+}
+
+/// What must hold of one label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelRequirement {
+    /// The label.
+    #[schemars(length(min = 1, max = 317))]
+    pub key: String,
+    /// How it is compared.
+    pub operator: LabelOperator,
+    /// With what: for In and NotIn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 63)))]
+    pub values: Vec<String>,
+}
+
+/// How a label is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LabelOperator {
+    /// It has one of the values.
+    In,
+    /// It has none of the values, or is not there.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+    /// Written by a newer version: selects nothing.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl LabelOperator {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl LabelSelector {
+    /// Whether an object of these labels is selected. An empty selector selects every object, one that cannot be read
+    /// none.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let requirement = |r: &LabelRequirement| meta::LabelSelectorRequirement {
+            key: r.key.clone(),
+            operator: r.operator.as_str().to_owned(),
+            values: Some(r.values.clone()),
+        };
+        let selector = meta::LabelSelector {
+            match_labels: Some(self.match_labels.clone()),
+            match_expressions: Some(self.match_expressions.iter().map(requirement).collect()),
+        };
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(labels))
+    }
 }
 
 /// Identity of a snapshot's source as the repository records it.
@@ -257,6 +322,42 @@ pub fn duration(text: &str) -> Option<SignedDuration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn labels_are_selected_as_kubernetes_does() {
+        let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        let selects = |selector: serde_json::Value, pairs: &[(&str, &str)]| {
+            let selector: LabelSelector = serde_json::from_value(selector).expect("decodes");
+            selector.selects(&labels(pairs))
+        };
+        let expression = |operator: &str, values: serde_json::Value| json!({ "matchExpressions": [{ "key": "tier", "operator": operator, "values": values }] });
+        assert!(selects(json!({}), &[]));
+        assert!(selects(
+            json!({ "matchLabels": { "a": "b" } }),
+            &[("a", "b"), ("c", "d")]
+        ));
+        assert!(!selects(json!({ "matchLabels": { "a": "b" } }), &[("a", "c")]));
+        for (operator, values, gold, iron, none) in [
+            ("In", json!(["gold", "silver"]), true, false, false),
+            ("NotIn", json!(["gold"]), false, true, true),
+            ("Exists", json!([]), true, true, false),
+            ("DoesNotExist", json!([]), false, false, true),
+            ("Near", json!(["gold"]), false, false, false),
+        ] {
+            let of = |pairs: &[(&str, &str)]| selects(expression(operator, values.clone()), pairs);
+            assert_eq!(
+                (of(&[("tier", "gold")]), of(&[("tier", "iron")]), of(&[])),
+                (gold, iron, none),
+                "{operator}"
+            );
+        }
+    }
 
     #[test]
     fn durations_are_read_as_people_write_them() {

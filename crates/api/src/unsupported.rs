@@ -78,11 +78,6 @@ const ENGINE: &str = "remove the field, the engine chooses for itself";
 pub const REPOSITORY: &[Unsupported] = &[
     no("spec", "moverDefaults", DROP),
     no(
-        "spec",
-        "scheduleDefaults",
-        "set jitter and timezone on the SnapshotSchedule",
-    ),
-    no(
         "spec.catalog",
         "fallbackNamespace",
         "create the namespace that the hostname names, or add it to spec.allowedNamespaces",
@@ -116,19 +111,11 @@ pub const REPOSITORY: &[Unsupported] = &[
 ];
 
 /// Of a ClusterRepository, beyond those of a Repository.
-pub const CLUSTER_REPOSITORY: &[Unsupported] = &[
-    no(
-        "spec",
-        "credentialProjection",
-        "put the Secret into the namespaces that use the repository",
-    ),
-    typed(
-        Shape::Objects,
-        "spec.allowedNamespaces.selector",
-        "matchExpressions",
-        "use selector.matchLabels",
-    ),
-];
+pub const CLUSTER_REPOSITORY: &[Unsupported] = &[no(
+    "spec",
+    "credentialProjection",
+    "put the Secret into the namespaces that use the repository",
+)];
 
 /// Of a SnapshotPolicy.
 pub const POLICY: &[Unsupported] = &[
@@ -175,18 +162,11 @@ pub const POLICY: &[Unsupported] = &[
 ];
 
 /// Of a SnapshotSchedule.
-pub const SCHEDULE: &[Unsupported] = &[
-    no(
-        "spec",
-        "policySelector",
-        "use spec.policyRef, with a schedule for each policy",
-    ),
-    no(
-        "spec.policyRef",
-        "namespace",
-        "put the schedule into the policy's namespace",
-    ),
-];
+pub const SCHEDULE: &[Unsupported] = &[no(
+    "spec.policyRef",
+    "namespace",
+    "put the schedule into the policy's namespace",
+)];
 
 /// Of a Snapshot.
 pub const SNAPSHOT: &[Unsupported] = &[

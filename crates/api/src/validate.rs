@@ -7,7 +7,7 @@ use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec
 use crate::repository::{
     AllowedNamespaces, Backend, Catalog, CatalogRetain, ClusterRepositorySpec, Create, DeletionProtection,
     Encryption, Engine, FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls,
-    SlidingWindow,
+    ScheduleDefaults, SlidingWindow,
 };
 use crate::restore::{
     ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
@@ -15,8 +15,8 @@ use crate::restore::{
 };
 use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
 use crate::shared::{
-    CascadePolicy, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef, RepositoryKind, RepositoryRef,
-    SecretKeyRef, duration,
+    CascadePolicy, LabelOperator, LabelRequirement, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef,
+    RepositoryKind, RepositoryRef, SecretKeyRef, duration,
 };
 use crate::snapshot::{FailurePolicy, SnapshotSpec};
 use crate::unsupported::{self, Unsupported};
@@ -111,15 +111,39 @@ pub fn cluster_repository(spec: &ClusterRepositorySpec) -> Vec<Refusal> {
     if *all == Some(false) {
         no.say("spec.allowedNamespaces.all: false is refused: use list: [] to allow no namespace");
     }
-    if let Some(LabelSelector {
-        match_labels: _,
-        match_expressions,
-    }) = selector
-    {
-        let path = "spec.allowedNamespaces.selector.matchExpressions";
-        no.not_yet(unsupported::CLUSTER_REPOSITORY, path, match_expressions.as_ref());
+    if let Some(selector) = selector {
+        selector_into(&mut no, "spec.allowedNamespaces.selector", selector);
     }
     no.0
+}
+
+fn selector_into(no: &mut Refusals, path: &str, selector: &LabelSelector) {
+    let LabelSelector {
+        match_labels: _,
+        match_expressions,
+    } = selector;
+    for LabelRequirement {
+        key: _,
+        operator,
+        values,
+    } in match_expressions
+    {
+        let needs = match operator {
+            LabelOperator::In | LabelOperator::NotIn => true,
+            LabelOperator::Exists | LabelOperator::DoesNotExist => false,
+            LabelOperator::Unknown => {
+                no.say(format!(
+                    "{path}.matchExpressions[].operator has a value of a newer release: update Holdfast"
+                ));
+                continue;
+            }
+        };
+        if needs == values.is_empty() {
+            no.say(format!(
+                "{path}.matchExpressions[].values is for operators In and NotIn, which need it"
+            ));
+        }
+    }
 }
 
 fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
@@ -193,12 +217,18 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     {
         sliding_window_into(no, *threshold, sliding_window.as_ref());
     }
+    if let Some(ScheduleDefaults { timezone: _, jitter }) = schedule_defaults
+        && jitter
+            .as_deref()
+            .is_some_and(|text| duration(text).is_none_or(|d| d > SignedDuration::from_hours(24)))
+    {
+        no.say("spec.scheduleDefaults.jitter is a duration such as 90s, 5m or 1h30m, at most 24h");
+    }
     if let Some(catalog) = catalog {
         catalog_into(no, catalog);
     }
     for (field, value) in [
         ("moverDefaults", mover_defaults),
-        ("scheduleDefaults", schedule_defaults),
         ("maintenance", maintenance),
         ("identityDefaults", identity_defaults),
         ("server", server),
@@ -521,18 +551,17 @@ pub fn schedule(spec: &SnapshotScheduleSpec) -> Vec<Refusal> {
         starting_deadline_seconds,
     } = schedule;
     let table = unsupported::SCHEDULE;
-    no.not_yet(table, "spec.policySelector", policy_selector.as_ref());
-    match policy_ref {
-        None => no.say("spec.policyRef is required: name a policy of this namespace"),
-        Some(PolicyRef { name: _, namespace }) => {
-            no.not_yet(table, "spec.policyRef.namespace", namespace.as_ref());
-        }
+    if policy_ref.is_some() == policy_selector.is_some() {
+        no.say("spec needs exactly one of policyRef and policySelector");
+    }
+    if let Some(PolicyRef { name: _, namespace }) = policy_ref {
+        no.not_yet(table, "spec.policyRef.namespace", namespace.as_ref());
+    }
+    if let Some(selector) = policy_selector {
+        selector_into(&mut no, "spec.policySelector", selector);
     }
     match concurrency_policy {
-        ConcurrencyPolicy::Forbid | ConcurrencyPolicy::Allow => {}
-        ConcurrencyPolicy::Replace => no.say(
-            "spec.schedule.concurrencyPolicy: Replace is not supported by this release: use Forbid or Allow",
-        ),
+        ConcurrencyPolicy::Forbid | ConcurrencyPolicy::Allow | ConcurrencyPolicy::Replace => {}
         ConcurrencyPolicy::Unknown => {
             no.say("spec.schedule.concurrencyPolicy has a value of a newer release: update Holdfast");
         }
@@ -964,6 +993,46 @@ mod tests {
             json!({ "name": "r" }),
         );
         assert!(said(&with_repository)[0].contains("whose Snapshot names it"));
+    }
+
+    #[test]
+    fn a_schedule_names_a_policy_or_selects_some() {
+        let said = |spec: Value| {
+            let spec: SnapshotScheduleSpec = serde_json::from_value(spec).expect("decodes");
+            schedule(&spec)
+        };
+        let times = json!({ "cron": "0 3 * * *" });
+        let one = "spec needs exactly one of policyRef and policySelector";
+        let selector = json!({ "matchLabels": { "tier": "gold" } });
+        assert_eq!(
+            said(json!({ "schedule": times, "policyRef": { "name": "p" } })),
+            []
+        );
+        assert_eq!(said(json!({ "schedule": times, "policySelector": selector })), []);
+        assert_eq!(said(json!({ "schedule": times }))[0].0, one);
+        let both = json!({ "schedule": times, "policyRef": { "name": "p" }, "policySelector": selector });
+        assert_eq!(said(both)[0].0, one);
+        for (operator, values, word) in [
+            ("In", json!([]), "which need it"),
+            ("Exists", json!(["a"]), "which need it"),
+            ("Near", json!([]), "newer release"),
+        ] {
+            let expression = json!({ "key": "tier", "operator": operator, "values": values });
+            let spec = json!({ "schedule": times, "policySelector": { "matchExpressions": [expression] } });
+            let refused = said(spec);
+            assert!(
+                refused[0].0.starts_with("spec.policySelector.matchExpressions[]")
+                    && refused[0].0.contains(word),
+                "{refused:?}"
+            );
+        }
+        for policy in ["Forbid", "Allow", "Replace"] {
+            let times = json!({ "cron": "0 3 * * *", "concurrencyPolicy": policy });
+            assert_eq!(
+                said(json!({ "schedule": times, "policyRef": { "name": "p" } })),
+                []
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use holdfast_core::backoff::{MEMBER, REPOSITORY};
+use holdfast_core::retention::again::{MOST, Pruned, made_again, remember};
 use holdfast_core::retention::history::{FailedRun, beyond_limit};
 use holdfast_core::retention::stamp::is_left_over;
 use holdfast_core::retention::{Completed, Keep, Retained, retain};
@@ -228,6 +229,48 @@ fn a_stamp_that_was_left_over_is_taken_off() {
     assert!(is_left_over(Some(at("2026-01-01T00:00:59")), now));
     assert!(is_left_over(Some(at("2026-01-01T00:03:01")), now));
     assert!(is_left_over(None, now));
+}
+
+#[test]
+fn a_name_that_was_pruned_and_is_made_again_is_known_for_a_day() {
+    let pruned = at("2026-01-10T12:00:00");
+    let remembered = remember(&[], &["before".to_owned()], pruned);
+    let again = |name: &str, created: &str| made_again(&remembered, name, at(created));
+    assert_eq!(again("before", "2026-01-10T12:03:00"), Some(pruned));
+    assert_eq!(
+        again("before", "2026-01-10T11:59:59"),
+        Some(pruned),
+        "clocks differ"
+    );
+    assert_eq!(again("other", "2026-01-10T12:03:00"), None);
+    assert_eq!(again("before", "2026-01-11T12:00:00"), None, "a person, by now");
+    assert_eq!(
+        again("before", "2026-01-09T12:00:00"),
+        None,
+        "it was there before"
+    );
+    let later = remember(&remembered, &["next".to_owned()], at("2026-01-10T13:00:00"));
+    assert_eq!(later.len(), 2);
+    assert_eq!(
+        remember(&later, &["next".to_owned()], at("2026-01-10T14:00:00")),
+        later,
+        "nothing is written twice"
+    );
+    assert_eq!(remember(&later, &[], at("2026-01-12T00:00:00")), []);
+}
+
+#[test]
+fn what_is_remembered_is_bounded_and_what_goes_now_is_in_it() {
+    let names = |from: usize, count: usize| -> Vec<String> {
+        (from..from + count).map(|n| format!("s{n}")).collect()
+    };
+    let now = at("2026-01-10T12:00:00");
+    let many = remember(&[], &names(0, MOST + 50), now);
+    assert_eq!(many.len(), MOST);
+    let more = remember(&many, &names(1_000, 30), now);
+    assert_eq!(more.len(), MOST);
+    let known = |name: &String| more.iter().any(|one: &Pruned| one.name == *name);
+    assert!(names(1_000, 30).iter().all(known));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 
 use holdfast_core::schedule::cron::substitute;
 use holdfast_core::schedule::{
-    Concurrency, ScheduleError, ScheduleFacts, SchedulePlan, ScheduleWait, Timetable, decide, snapshot_name,
+    Concurrency, MAX_POLICIES, Runs, ScheduleError, ScheduleFacts, SchedulePlan, ScheduleWait, Timetable,
+    Turn, decide, selected_name, snapshot_name,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -14,6 +15,22 @@ const UID: &str = "5f2b6c1e-0d4a-4c58-9a6f-0a1b2c3d4e5f";
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
+
+const BEGUN: Runs = Runs {
+    begun: 1,
+    parked: 0,
+    unreadable: 0,
+};
+const PARKED: Runs = Runs {
+    begun: 0,
+    parked: 1,
+    unreadable: 0,
+};
+const UNREADABLE: Runs = Runs {
+    begun: 0,
+    parked: 0,
+    unreadable: 1,
+};
 
 fn timetable(cron: &str, zone: Option<&str>, jitter: i64) -> Timetable {
     Timetable::new(cron, zone, SignedDuration::from_secs(jitter), UID).unwrap()
@@ -37,9 +54,7 @@ fn facts() -> ScheduleFacts {
         run_on_create: false,
         starting_deadline: None,
         concurrency: Concurrency::Forbid,
-        policy_ready: true,
-        active: 0,
-        unreadable: 0,
+        policies: vec![Runs::default()],
         pinned: Some(at("2026-01-02T03:00:00Z")),
         last: None,
         timetable_changed: false,
@@ -278,7 +293,10 @@ fn a_slot_older_than_the_deadline_is_passed_over() {
 
 #[test]
 fn forbid_waits_for_the_active_run_and_allow_does_not() {
-    let busy = ScheduleFacts { active: 1, ..facts() };
+    let busy = ScheduleFacts {
+        policies: vec![BEGUN],
+        ..facts()
+    };
     let plan = daily(&busy, "2026-01-02T03:00:00Z");
     assert_eq!((plan.run, plan.wait), (None, Some(ScheduleWait::RunActive)));
     assert_eq!(
@@ -288,7 +306,10 @@ fn forbid_waits_for_the_active_run_and_allow_does_not() {
     );
     let allow = ScheduleFacts {
         concurrency: Concurrency::Allow,
-        unreadable: 1,
+        policies: vec![Runs {
+            unreadable: 1,
+            ..BEGUN
+        }],
         ..busy.clone()
     };
     assert!(daily(&allow, "2026-01-02T03:00:00Z").run.is_some());
@@ -305,11 +326,96 @@ fn forbid_waits_for_the_active_run_and_allow_does_not() {
 }
 
 #[test]
+fn replace_takes_the_place_of_a_run_that_has_begun() {
+    let busy = ScheduleFacts {
+        policies: vec![BEGUN],
+        concurrency: Concurrency::Replace,
+        ..facts()
+    };
+    let plan = daily(&busy, "2026-01-02T03:00:00Z");
+    assert_eq!(
+        (plan.run, plan.turns),
+        (Some(at("2026-01-02T03:00:00Z")), vec![Turn::Replace])
+    );
+    let idle = ScheduleFacts {
+        policies: vec![Runs::default()],
+        ..busy
+    };
+    assert_eq!(daily(&idle, "2026-01-02T03:00:00Z").turns, [Turn::Run]);
+}
+
+#[test]
+fn a_run_that_has_not_begun_stands_for_the_slots_that_come_meanwhile() {
+    for (concurrency, wait) in [
+        (Concurrency::Replace, ScheduleWait::ReplacementHeld),
+        (Concurrency::Allow, ScheduleWait::RunParked),
+    ] {
+        let parked = ScheduleFacts {
+            policies: vec![PARKED],
+            concurrency,
+            ..facts()
+        };
+        let plan = daily(&parked, "2026-01-02T03:00:00Z");
+        assert_eq!((plan.run, plan.wait), (None, Some(wait)));
+        assert_eq!(
+            (plan.missed, plan.pin),
+            (facts().pinned, at("2026-01-03T03:00:00Z")),
+            "when it begins, nothing replaces it"
+        );
+    }
+}
+
+#[test]
+fn of_several_policies_the_free_ones_run_and_the_slot_waits_only_when_none_is() {
+    let several = |policies| ScheduleFacts { policies, ..facts() };
+    let plan = daily(
+        &several(vec![Runs::default(), BEGUN, Runs::default()]),
+        "2026-01-02T03:00:00Z",
+    );
+    assert_eq!(
+        plan.turns,
+        [Turn::Run, Turn::Wait(ScheduleWait::RunActive), Turn::Run]
+    );
+    assert_eq!(plan.pin, at("2026-01-03T03:00:00Z"), "for the others it is over");
+    let plan = daily(&several(vec![BEGUN, PARKED]), "2026-01-02T03:00:00Z");
+    assert_eq!((plan.run, plan.wait), (None, Some(ScheduleWait::RunActive)));
+    assert_eq!(plan.pin, at("2026-01-02T03:00:00Z"));
+    let mixed = ScheduleFacts {
+        concurrency: Concurrency::Replace,
+        ..several(vec![PARKED, UNREADABLE])
+    };
+    let plan = daily(&mixed, "2026-01-02T03:00:00Z");
+    assert_eq!(plan.wait, Some(ScheduleWait::BlockedOnUnreadableRun));
+    assert_eq!(plan.missed, None, "the wait that keeps the slot counts");
+}
+
+#[test]
+fn too_many_policies_run_none() {
+    let many = |count| ScheduleFacts {
+        policies: vec![Runs::default(); count],
+        ..facts()
+    };
+    let now = "2026-01-02T03:00:00Z";
+    assert_eq!(daily(&many(MAX_POLICIES), now).turns.len(), MAX_POLICIES);
+    let plan = daily(&many(MAX_POLICIES + 1), now);
+    assert_eq!((plan.run, plan.wait), (None, Some(ScheduleWait::FanoutTooLarge)));
+    assert_eq!(plan.missed, facts().pinned);
+}
+
+#[test]
 fn nothing_runs_while_something_cannot_be_read() {
     for (what, wait) in [
         (
             ScheduleFacts {
-                unreadable: 1,
+                policies: vec![UNREADABLE],
+                ..facts()
+            },
+            ScheduleWait::BlockedOnUnreadableRun,
+        ),
+        (
+            ScheduleFacts {
+                policies: vec![UNREADABLE],
+                concurrency: Concurrency::Replace,
                 ..facts()
             },
             ScheduleWait::BlockedOnUnreadableRun,
@@ -323,7 +429,7 @@ fn nothing_runs_while_something_cannot_be_read() {
         ),
         (
             ScheduleFacts {
-                policy_ready: false,
+                policies: Vec::new(),
                 ..facts()
             },
             ScheduleWait::PolicyNotReady,
@@ -369,6 +475,28 @@ fn a_snapshot_is_named_by_its_slot() {
     assert_ne!(name, snapshot_name(&("a".repeat(47) + "-.c"), slot));
     assert_eq!(snapshot_name(&"a".repeat(48), slot).len(), 63);
     assert!(snapshot_name(&"a".repeat(253), slot).len() <= 63);
+}
+
+#[test]
+fn the_snapshots_of_several_policies_have_names_of_their_own() {
+    let slot = at("2026-01-02T03:04:05Z");
+    let name = selected_name("nightly", "web", slot);
+    assert!(
+        name.starts_with("nightly-web-") && name.ends_with("-20260102030405"),
+        "{name}"
+    );
+    assert_ne!(name, selected_name("nightly-web", "", slot));
+    assert_ne!(
+        selected_name("a", "b-c", slot),
+        selected_name("a-b", "c", slot),
+        "the same letters, other names"
+    );
+    let long = "p".repeat(80);
+    let (one, two) = (
+        selected_name("s", &(long.clone() + "1"), slot),
+        selected_name("s", &(long + "2"), slot),
+    );
+    assert!(one.len() == 63 && two.len() == 63 && one != two);
 }
 
 proptest! {

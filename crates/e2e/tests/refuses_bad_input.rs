@@ -261,6 +261,21 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ("ClusterRepository", "spec.allowedNamespaces.selector", None),
         (
             "ClusterRepository",
+            "spec.allowedNamespaces.selector.matchExpressions",
+            Some(json!([{ "key": "tier", "operator": "Exists", "values": ["gold"] }])),
+        ),
+        (
+            "Repository",
+            "spec.scheduleDefaults",
+            Some(json!({ "jitter": "25h" })),
+        ),
+        (
+            "ClusterRepository",
+            "spec.scheduleDefaults",
+            Some(json!({ "jitter": "soon" })),
+        ),
+        (
+            "ClusterRepository",
             "spec.allowedNamespaces",
             Some(json!({ "all": false })),
         ),
@@ -282,8 +297,11 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ("SnapshotSchedule", "spec.policyRef", None),
         (
             "SnapshotSchedule",
-            "spec.schedule.concurrencyPolicy",
-            Some(json!("Replace")),
+            "spec",
+            Some(json!({
+                "policySelector": { "matchExpressions": [{ "key": "tier", "operator": "In" }] },
+                "schedule": { "cron": "0 3 * * *" },
+            })),
         ),
         ("SnapshotSchedule", "spec.schedule.cron", Some(json!("0 3 * *"))),
         ("SnapshotSchedule", "spec.schedule.jitter", Some(json!("soon"))),

@@ -12,12 +12,13 @@ mod state;
 mod tests;
 pub mod views;
 
+use holdfast_api::shared::LabelSelector;
 use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule};
 use jiff::Timestamp;
 use keys::{LaneKey, ObjectKey, RepositoryKey};
 use state::State;
 pub use state::{Change, Kind, NamespaceView, Observed};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use views::{JobView, RepositoryView, SnapshotView};
 
@@ -106,6 +107,24 @@ impl World {
     #[must_use]
     pub fn policy(&self, key: &ObjectKey) -> Option<Arc<SnapshotPolicy>> {
         self.read().policies.get(key).cloned()
+    }
+
+    /// The policies of a namespace whose labels a selector selects, by name.
+    #[must_use]
+    pub fn policies_selected(&self, namespace: &str, by: &LabelSelector) -> Vec<Arc<SnapshotPolicy>> {
+        let state = self.read();
+        let in_namespace = state
+            .policies
+            .iter()
+            .filter(|(key, _)| key.namespace == namespace);
+        let mut selected: Vec<_> = in_namespace
+            .filter(|(_, policy)| by.selects(policy.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())))
+            .collect();
+        selected.sort_by_key(|(key, _)| *key);
+        selected
+            .into_iter()
+            .map(|(_, policy)| Arc::clone(policy))
+            .collect()
     }
 
     /// A schedule.

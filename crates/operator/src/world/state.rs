@@ -125,6 +125,8 @@ pub struct State {
     by_unique_id: HashMap<String, BTreeSet<RepositoryKey>>,
     policies_by_repository: HashMap<RepositoryKey, BTreeSet<ObjectKey>>,
     schedules_by_policy: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Schedules that select their policies, by namespace.
+    selecting_schedules: HashMap<String, BTreeSet<ObjectKey>>,
     /// Deleting Snapshots that carry our finalizer, by pin; `None` for those without.
     pending: HashMap<Option<RepositoryKey>, BTreeSet<ObjectKey>>,
     pending_by_namespace: HashMap<String, BTreeSet<ObjectKey>>,
@@ -355,6 +357,7 @@ impl State {
         if old.map(usable) != self.repositories.get(key).map(|r| usable(r)) {
             for policy in self.policies_by_repository.get(key).into_iter().flatten() {
                 dirty.insert(Dirty::Policy(policy.clone()));
+                dirty.extend(self.schedules_of(policy));
                 for snapshot in self.unfinished.get(policy).into_iter().flatten() {
                     dirty.insert(Dirty::Snapshot(snapshot.clone()));
                 }
@@ -378,7 +381,8 @@ impl State {
             link(&mut self.policies_by_repository, repository, key.clone());
         }
         dirty.insert(Dirty::Policy(key.clone()));
-        if old.is_none_or(|o| o.metadata.generation != new.metadata.generation) {
+        let judged = |p: &SnapshotPolicy| (p.metadata.generation, p.metadata.labels.clone());
+        if old.is_none_or(|o| judged(&o) != judged(&new)) {
             self.policy_changed(&key, dirty);
         }
     }
@@ -391,9 +395,7 @@ impl State {
 
     fn policy_changed(&self, key: &ObjectKey, dirty: &mut BTreeSet<Dirty>) {
         dirty.insert(Dirty::Policy(key.clone()));
-        for schedule in self.schedules_by_policy.get(key).into_iter().flatten() {
-            dirty.insert(Dirty::Schedule(schedule.clone()));
-        }
+        dirty.extend(self.schedules_of(key));
         for snapshot in self.unfinished.get(key).into_iter().flatten() {
             dirty.insert(Dirty::Snapshot(snapshot.clone()));
         }
@@ -408,6 +410,14 @@ impl State {
                 dirty.insert(Dirty::Lane(self.lane_of(&repository)));
             }
         }
+    }
+
+    /// The schedules that name a policy, and those that may select it.
+    fn schedules_of<'a>(&'a self, policy: &ObjectKey) -> impl Iterator<Item = Dirty> + 'a {
+        let naming = self.schedules_by_policy.get(policy).into_iter().flatten();
+        let selecting = self.selecting_schedules.get(&policy.namespace);
+        let all = naming.chain(selecting.into_iter().flatten());
+        all.cloned().map(Dirty::Schedule)
     }
 
     fn schedule_policy(key: &ObjectKey, schedule: &SnapshotSchedule) -> Option<ObjectKey> {
@@ -429,6 +439,9 @@ impl State {
         if let Some(policy) = Self::schedule_policy(&key, &new) {
             link(&mut self.schedules_by_policy, policy, key.clone());
         }
+        if new.spec.policy_selector.is_some() {
+            link(&mut self.selecting_schedules, key.namespace.clone(), key.clone());
+        }
         self.schedule_changed(&key, new.metadata.uid.as_deref(), dirty);
     }
 
@@ -436,6 +449,7 @@ impl State {
         if let Some(policy) = Self::schedule_policy(key, old) {
             unlink(&mut self.schedules_by_policy, &policy, key);
         }
+        unlink(&mut self.selecting_schedules, &key.namespace, key);
     }
 
     fn schedule_changed(&self, key: &ObjectKey, uid: Option<&str>, dirty: &mut BTreeSet<Dirty>) {

@@ -14,6 +14,7 @@ mod policy_deleted;
 mod prunes;
 mod reappeared;
 mod schedule_deleted;
+mod schedules;
 mod server;
 mod story;
 mod sweep;

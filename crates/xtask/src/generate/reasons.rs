@@ -94,7 +94,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 16] = [
+const CONDITIONS: [(&str, &str, &str); 18] = [
     (
         conditions::READY,
         "all kinds",
@@ -145,6 +145,16 @@ const CONDITIONS: [(&str, &str, &str); 16] = [
         conditions::MASS_PRUNE_HELD,
         "SnapshotPolicy",
         "Retention would prune as many as the threshold at once because the policy was edited, or as many adopted ones, and waits. The message carries the command that lets it.",
+    ),
+    (
+        conditions::TIMEZONE_DEFAULT_AMBIGUOUS,
+        "SnapshotSchedule",
+        "The repositories of the policies it selects disagree about `scheduleDefaults`: UTC without jitter counts where the schedule says nothing itself.",
+    ),
+    (
+        conditions::FANOUT_CAPPED,
+        "SnapshotSchedule",
+        "It selects more policies than one schedule runs: its slots are passed over until it selects fewer.",
     ),
     (
         conditions::VANISHED,

@@ -7,13 +7,15 @@ use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
 use crate::world::views::SnapshotView;
-use holdfast_api::policy::RetentionStatus;
+use holdfast_api::policy::{PrunedName, RetentionStatus};
 use holdfast_api::snapshot::Snapshot;
 use holdfast_api::{SnapshotPolicy, conditions, names};
+use holdfast_core::retention::again::{self, Pruned};
 use jiff::Timestamp;
 use kube::api::{Api, PropagationPolicy};
 use kube::core::PartialObjectMeta;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// After so many it is asked again whether the policy still is what was judged.
@@ -51,6 +53,7 @@ pub async fn carry_out(
         // Edited or deleted since: what it says now counts.
         return Ok(Next::After(Duration::from_secs(1)));
     }
+    let facts = &remember_names(ctx, key, facts, &decision).await?;
     let mut pruned = 0;
     let mut edited = false;
     for (number, pruned_one) in decision.prune.iter().enumerate() {
@@ -97,6 +100,50 @@ fn passed_over(view: &SnapshotView, error: Error) -> Result<bool, Error> {
     }
     tracing::warn!(snapshot = %view.key(), %error, "a Snapshot cannot be pruned; going on with the others");
     Ok(true)
+}
+
+fn known_names(facts: &Facts) -> Vec<Pruned> {
+    let retention = facts.policy.status.as_ref().and_then(|s| s.retention.as_ref());
+    let known = retention.iter().flat_map(|r| &r.pruned_names);
+    known
+        .map(|one| Pruned {
+            name: one.name.clone(),
+            at: one.at,
+        })
+        .collect()
+}
+
+/// Records the names of what is about to be pruned and that something else than a schedule made; the policy as it is
+/// then.
+async fn remember_names(
+    ctx: &Context,
+    key: &ObjectKey,
+    facts: &Facts,
+    decision: &Decision,
+) -> Result<Facts, Error> {
+    let by_hand = decision
+        .prune
+        .iter()
+        .filter(|p| p.view.schedule_owner().is_none());
+    let names: Vec<String> = by_hand.map(|p| p.view.key().name).collect();
+    let known = known_names(facts);
+    let wanted = again::remember(&known, &names, ctx.clock.now());
+    if names.is_empty() || wanted == known {
+        return Ok(facts.clone());
+    }
+    let wanted: Vec<PrunedName> = wanted
+        .into_iter()
+        .map(|Pruned { name, at }| PrunedName { name, at })
+        .collect();
+    ctx.leadership.guard()?;
+    let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let version = facts.policy.metadata.resource_version.as_deref();
+    let patch = json!({ "retention": { "prunedNames": wanted } });
+    let policy = write::patch_status(&api, &key.name, version.unwrap_or_default(), patch).await?;
+    Ok(Facts {
+        policy: Arc::new(policy),
+        ..facts.clone()
+    })
 }
 
 /// Whether the policy is live what was judged: pruning rests on its spec.
@@ -182,6 +229,7 @@ async fn report(
         } else {
             last.last_prune_deleted
         },
+        pruned_names: last.pruned_names,
     });
     let list = &mut status.conditions;
     let (reason, message) = (decision.reason, decision.message.as_str());

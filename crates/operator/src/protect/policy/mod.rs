@@ -4,7 +4,8 @@
 //! written with the resourceVersion that was judged, together with its time, one object at a time, each followed
 //! by its delete with UID and resourceVersion as preconditions; a conflict drops that object from this pass
 //! (`docs/design.md` 3.7). The ids that retention kept travel with it. A policy without `retention` never prunes, and
-//! as many as the threshold after an edit, or of adopted ones, wait for a person.
+//! as many as the threshold after an edit, or of adopted ones, wait for a person. Names that no schedule made are
+//! recorded before what bears them goes, so that a tool which makes them again causes no new runs.
 //!
 //! A policy that is being deleted lets its Snapshots go first ([`cleanup`]).
 //!

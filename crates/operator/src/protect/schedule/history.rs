@@ -62,22 +62,39 @@ pub async fn prune(ctx: &Context, runs: &[Arc<SnapshotView>]) -> Result<(), Erro
 }
 
 async fn one(ctx: &Context, run: &SnapshotView) -> Result<(), Error> {
+    stamp_and_delete(ctx, run, "failed-history").await.map(drop)
+}
+
+/// What became of a Snapshot that was to be stamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stamped {
+    /// It is, and it is being deleted.
+    Yes,
+    /// It was gone.
+    Gone,
+}
+
+/// Stamps a Snapshot with the resourceVersion that was judged, then deletes it with the stamped one as a precondition.
+///
+/// # Errors
+/// [`Error::Conflict`] when it changed since it was judged.
+pub async fn stamp_and_delete(ctx: &Context, run: &SnapshotView, by: &str) -> Result<Stamped, Error> {
     let key = run.key();
     let api: Api<SnapshotView> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = run.metadata.resource_version.as_deref().unwrap_or_default();
     let stamp = json!({ "metadata": { "annotations": {
-        names::PRUNED_BY: "failed-history",
+        names::PRUNED_BY: by,
         names::PRUNED_AT: ctx.clock.now().to_string(),
         names::PRUNED_KEPT: null,
     } } });
     ctx.leadership.guard()?;
     let stamped = match write::patch(&api, &key.name, version, stamp).await {
         Ok(stamped) => stamped,
-        Err(WriteError::Gone) => return Ok(()),
+        Err(WriteError::Gone) => return Ok(Stamped::Gone),
         Err(error @ (WriteError::Conflict | WriteError::Api(_))) => return Err(error.into()),
     };
     let version = stamped.metadata.resource_version.as_deref();
     ctx.leadership.guard()?;
     write::delete(&api, &key.name, run.uid(), version, PropagationPolicy::Background).await?;
-    Ok(())
+    Ok(Stamped::Yes)
 }

@@ -2,15 +2,22 @@
 //!
 //! **Promises.** A slot is recorded before its Snapshot is created, so that a crash in between meets the same
 //! name again; the Snapshot's first status (origin, phase Pending) is written by the schedule that made it
-//! (`docs/design.md` 3.7). An edit of `onScheduleDelete` reaches the children already made, and the last one also when
+//! (`docs/design.md` 3.7). A run that another replaces is ended after that other one exists, and what it has put into
+//! the repository stays there. An edit of `onScheduleDelete` reaches the children already made, and the last one also when
 //! the schedule is deleted right after it.
 //!
 //! **Assumes.** Which slot runs is `core::schedule`'s decision.
 
 mod act;
 mod cleanup;
+mod create;
+mod defaults;
 mod history;
 mod observe;
+mod replace;
+mod report;
+
+pub use observe::child_name;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
@@ -42,10 +49,10 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
     let observed = observe::observe(ctx, key, schedule);
     let timetable = match &observed.timetable {
         Ok(timetable) => timetable,
-        Err(refused) => return act::refuse(ctx, key, &observed, refused, now).await,
+        Err(refused) => return report::refuse(ctx, key, &observed, refused, now).await,
     };
     match decide(&observed.facts, timetable, now) {
         Ok(plan) => act::carry_out(ctx, key, &observed, plan, now).await,
-        Err(error) => act::refuse(ctx, key, &observed, &error.to_string(), now).await,
+        Err(error) => report::refuse(ctx, key, &observed, &error.to_string(), now).await,
     }
 }

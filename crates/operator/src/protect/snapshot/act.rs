@@ -14,7 +14,8 @@ use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
 use crate::world::keys;
 use crate::world::views::{SnapshotStatusView, SnapshotView};
-use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, Snapshot, SnapshotPhase};
+use holdfast_api::shared::Origin;
+use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::silence::Begin;
 use holdfast_protocol::SOURCE_DIR;
@@ -29,6 +30,9 @@ use std::time::Duration;
 /// Seconds after which a backup is ended when nothing else is said: 48 hours.
 const DEADLINE_SECONDS: i64 = 48 * 3600;
 
+/// Why a Snapshot is not run that a tool makes again.
+const MADE_AGAIN: &str = "MadeAgainAfterPrune";
+
 /// Carries out one step and says when to look again.
 pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp) -> Result<Next, Error> {
     let view = &facts.view;
@@ -41,6 +45,31 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             write_status(ctx, view, |status| {
                 status.phase = Some(SnapshotPhase::Pending);
                 status.origin = Some(origin);
+            })
+            .await?;
+            Ok(Next::Settled)
+        }
+        Step::MadeAgain(pruned_at) => {
+            let policy = view.policy().map(|key| key.to_string()).unwrap_or_default();
+            let message = format!(
+                "Retention of SnapshotPolicy {policy} pruned a Snapshot of this name at {pruned_at}. One that a tool makes again right after is not run: it would be pruned again, or push out another one. Remove it from what the tool applies; for a new backup, make a Snapshot of another name."
+            );
+            write_status(ctx, view, |status| {
+                status.phase = Some(SnapshotPhase::Failed);
+                status.origin = Some(Origin::Manual);
+                status.failure = Some(RunFailure {
+                    class: MADE_AGAIN.to_owned(),
+                    message: message.clone(),
+                });
+                let generation = view.metadata.generation;
+                kstatus(
+                    status,
+                    generation,
+                    (false, false, true),
+                    MADE_AGAIN,
+                    &message,
+                    now,
+                );
             })
             .await?;
             Ok(Next::Settled)

@@ -8,13 +8,7 @@ use std::collections::BTreeMap;
 pub fn allows(allowed: &AllowedNamespaces, name: &str, labels: &BTreeMap<String, String>) -> bool {
     match (&allowed.list, &allowed.selector, allowed.all) {
         (Some(list), None, None) => list.iter().any(|n| n == name),
-        (None, Some(selector), None) => {
-            selector.match_expressions.is_none()
-                && selector
-                    .match_labels
-                    .iter()
-                    .all(|(k, v)| labels.get(k) == Some(v))
-        }
+        (None, Some(selector), None) => selector.selects(labels),
         (None, None, Some(all)) => all,
         (Some(_), Some(_), _) | (Some(_), None, Some(_)) | (None, Some(_), Some(_)) | (None, None, None) => {
             false

@@ -15,6 +15,8 @@ pub enum Step {
     AddFinalizer,
     /// Write the first status of a Snapshot made by a person.
     Begin(Origin),
+    /// Say that it is not run, for good: retention pruned one of this name at this time.
+    MadeAgain(Timestamp),
     /// Nothing to do; whether a `StatusLost` has to be taken back.
     Done {
         /// The condition is True and the status is there again.
@@ -50,7 +52,9 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
         .is_some_and(|s| conditions::is_true(&s.conditions, conditions::STATUS_LOST));
     match view.phase() {
         None => match facts.origin {
-            Origin::Manual => Step::Begin(Origin::Manual),
+            Origin::Manual => facts
+                .made_again
+                .map_or(Step::Begin(Origin::Manual), Step::MadeAgain),
             // The catalog writes it right after it creates the object; if it could not, the next scan does.
             Origin::Discovered => Step::Done { found_again: false },
             Origin::Scheduled | Origin::Adopted | Origin::Replicated | Origin::Unknown => {

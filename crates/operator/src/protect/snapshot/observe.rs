@@ -4,12 +4,15 @@ use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
 use crate::jobs::outcome::{JobFact, job_fact};
+use crate::protect::schedule::child_name;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::repository::RepositoryPhase;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{SnapshotPolicy, names};
+use holdfast_core::retention::again::{self, Pruned};
+use jiff::Timestamp;
 use kube::api::Api;
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ pub struct Facts {
     pub origin: Origin,
     /// The schedule is about to write its first status: the slot it recorded has this name.
     pub schedule_will_complete: bool,
+    /// Retention pruned one of this name at this time, and this one was made after it by something else than a schedule.
+    pub made_again: Option<Timestamp>,
     /// What a run needs; only gathered for phases that run.
     pub run: Option<Run>,
     /// The mover Job, when the status names one.
@@ -107,13 +112,30 @@ pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Erro
         None
     };
     let schedule_will_complete = schedule_will_complete(ctx, &view);
+    let made_again = made_again(ctx, &view);
     Ok(Facts {
         view,
         origin,
         schedule_will_complete,
+        made_again,
         run,
         job,
     })
+}
+
+fn made_again(ctx: &Context, view: &SnapshotView) -> Option<Timestamp> {
+    let policy = ctx.world.policy(&view.policy()?)?;
+    let retention = policy.status.as_ref()?.retention.as_ref()?;
+    let pruned: Vec<Pruned> = retention
+        .pruned_names
+        .iter()
+        .map(|one| Pruned {
+            name: one.name.clone(),
+            at: one.at,
+        })
+        .collect();
+    let created_at = view.metadata.creation_timestamp.as_ref()?.0;
+    again::made_again(&pruned, view.metadata.name.as_deref()?, created_at)
 }
 
 fn schedule_will_complete(ctx: &Context, view: &SnapshotView) -> bool {
@@ -125,10 +147,9 @@ fn schedule_will_complete(ctx: &Context, view: &SnapshotView) -> bool {
         return false;
     };
     let slot = schedule.status.as_ref().and_then(|s| s.next_schedule.as_ref());
+    let policy = view.spec.policy_ref.as_ref().map_or("", |p| p.name.as_str());
     schedule.metadata.uid.as_deref() == Some(uid)
-        && slot
-            .and_then(|s| s.snapshot_ref.as_ref())
-            .is_some_and(|r| r.name == key.name)
+        && slot.is_some_and(|slot| child_name(&schedule, policy, slot.at) == key.name)
 }
 
 async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {

@@ -36,6 +36,7 @@ fn facts(origin: Origin, finalizer: bool, status: Value) -> Facts {
         view: Arc::new(view),
         origin,
         schedule_will_complete: false,
+        made_again: None,
         run: None,
         job: None,
     }
@@ -88,6 +89,23 @@ fn a_persons_snapshot_begins_and_one_without_its_status_is_lost() {
             "{origin:?}"
         );
     }
+}
+
+#[test]
+fn what_retention_pruned_and_a_tool_makes_again_is_not_run() {
+    let mut again = facts(Origin::Manual, true, json!(null));
+    again.made_again = Some(at(CREATED - 60));
+    let step = decide(&again, at(CREATED));
+    assert!(
+        matches!(step, Step::MadeAgain(when) if when == at(CREATED - 60)),
+        "{step:?}"
+    );
+    let mut under_way = facts(Origin::Manual, true, json!({ "phase": "Pending" }));
+    under_way.made_again = again.made_again;
+    assert!(
+        !matches!(decide(&under_way, at(CREATED)), Step::MadeAgain(_)),
+        "what has begun goes on"
+    );
 }
 
 #[test]
@@ -174,7 +192,7 @@ fn a_cluster_repository_serves_whom_it_names() {
     assert!(allows(&all, "y", &BTreeMap::new()));
     let selector = LabelSelector {
         match_labels: labels.clone(),
-        match_expressions: None,
+        match_expressions: Vec::new(),
     };
     let selected = AllowedNamespaces {
         selector: Some(selector),
