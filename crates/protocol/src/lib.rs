@@ -42,8 +42,9 @@ pub const REPOSITORY_DIR: &str = "/repository";
 /// Where source volumes are mounted read-only in a backup mover; one directory per PVC name.
 pub const SOURCE_DIR: &str = "/data";
 
-/// Where the target volume is mounted in a restore mover.
-pub const RESTORE_DIR: &str = "/restore";
+/// Where the target volume is mounted in a restore mover. Its parent is a writable directory of the pod's own: the kopia
+/// program removes a placeholder beside what it has restored, and fails where it may not write there.
+pub const RESTORE_DIR: &str = "/restore/target";
 
 /// Projected ServiceAccount token for posting long results.
 pub const TOKEN_PATH: &str = "/var/run/secrets/holdfast/token";

@@ -141,11 +141,15 @@ fn not_as_expected(what: &str, command: &str) -> EngineError {
 
 impl Connection {
     fn succeed(&self, call: &Call<'_>) -> Result<Ended, EngineError> {
+        self.succeed_in(Doing::Working, call)
+    }
+
+    fn succeed_in(&self, doing: Doing, call: &Call<'_>) -> Result<Ended, EngineError> {
         let ended = self.session.run(call)?;
         if ended.success {
             Ok(ended)
         } else {
-            Err(classify::failed(call.what, Doing::Working, &ended))
+            Err(classify::failed(call.what, doing, &ended))
         }
     }
 
@@ -193,7 +197,10 @@ impl Connection {
         }
         let mut arguments: Vec<OsString> = vec!["snapshot".into(), "restore".into(), id.into(), to.into()];
         arguments.extend(flags(how).into_iter().map(OsString::from));
-        let ended = self.succeed(&Call::new(WHAT, View::Reading, arguments).however_long())?;
+        let ended = self.succeed_in(
+            Doing::Restoring,
+            &Call::new(WHAT, View::Reading, arguments).however_long(),
+        )?;
         meter.add(bytes);
         Ok(Restored {
             files: restored_files(&ended.stderr).unwrap_or_default(),

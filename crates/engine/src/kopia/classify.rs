@@ -20,10 +20,12 @@ pub(super) enum Doing {
     Working,
     /// Reading a source into a snapshot.
     BackingUp,
+    /// Writing a target. The connection only reads, so what cannot be written is not the repository.
+    Restoring,
 }
 
 /// Sentences that say the storage could not be read or written.
-const STORAGE: [&str; 20] = [
+const STORAGE: [&str; 18] = [
     "cannot access storage path",
     "can't connect to storage",
     "cannot open storage",
@@ -33,8 +35,6 @@ const STORAGE: [&str; 20] = [
     "error listing blobs",
     "unable to write content",
     "permission denied",
-    "read-only file system",
-    "no space left on device",
     "input/output error",
     "not a directory",
     "connection refused",
@@ -46,6 +46,9 @@ const STORAGE: [&str; 20] = [
     "does not exist or access is denied",
 ];
 
+/// Sentences that say what is written to cannot be.
+const WRITING: [&str; 2] = ["read-only file system", "no space left on device"];
+
 /// Sentences that say the source could not be read.
 const SOURCE: [&str; 2] = ["unable to get local filesystem entry", "unsupported source"];
 
@@ -54,7 +57,7 @@ pub(super) fn class(doing: Doing, said: &str) -> ErrorClass {
     let has = |sentence: &str| said.contains(sentence);
     let another = match doing {
         Doing::Connecting => None,
-        Doing::Working | Doing::BackingUp => Some(ErrorClass::Replaced),
+        Doing::Working | Doing::BackingUp | Doing::Restoring => Some(ErrorClass::Replaced),
     };
     if has("invalid repository password") {
         return another.unwrap_or(ErrorClass::InvalidPassword);
@@ -63,11 +66,17 @@ pub(super) fn class(doing: Doing, said: &str) -> ErrorClass {
         // An open repository whose format is gone: the storage went away, or someone emptied it.
         return match doing {
             Doing::Connecting => ErrorClass::NotInitialized,
-            Doing::Working | Doing::BackingUp => ErrorClass::Unreachable,
+            Doing::Working | Doing::BackingUp | Doing::Restoring => ErrorClass::Unreachable,
         };
     }
     if doing == Doing::BackingUp && SOURCE.into_iter().any(has) {
         return ErrorClass::SourceUnreadable;
+    }
+    if WRITING.into_iter().any(has) {
+        return match doing {
+            Doing::Connecting | Doing::Working | Doing::BackingUp => ErrorClass::Unreachable,
+            Doing::Restoring => ErrorClass::Failed,
+        };
     }
     if STORAGE.into_iter().any(has) {
         return ErrorClass::Unreachable;
@@ -156,10 +165,30 @@ mod tests {
             "no snapshots matched 0123",
             "object not found",
         ] {
-            for doing in [Doing::Connecting, Doing::Working, Doing::BackingUp] {
+            for doing in [
+                Doing::Connecting,
+                Doing::Working,
+                Doing::BackingUp,
+                Doing::Restoring,
+            ] {
                 assert_eq!(class(doing, said), ErrorClass::Failed, "{said}");
             }
         }
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_written_says_nothing_about_the_repository() {
+        let full = "error restoring: restore error: error copying: copy file: error creating file: write /t/x: no \
+                    space left on device";
+        let read_only = "error restoring: restore error: finish directory: unlinkat //t.kopia-entry: read-only file \
+                         system";
+        for said in [full, read_only] {
+            assert_eq!(class(Doing::Restoring, said), ErrorClass::Failed);
+            assert_eq!(class(Doing::Working, said), ErrorClass::Unreachable);
+            assert_eq!(class(Doing::BackingUp, said), ErrorClass::Unreachable);
+        }
+        let away = "error restoring: unable to get snapshot: error listing blobs: no such device";
+        assert_eq!(class(Doing::Restoring, away), ErrorClass::Unreachable);
     }
 
     #[test]

@@ -216,10 +216,13 @@ impl Mover {
             return Ok(job);
         };
         if let Some(claim) = target {
-            let volume = json!({ "name": "target", "persistentVolumeClaim": { "claimName": claim } });
-            pod.volumes
-                .get_or_insert_default()
-                .push(serde_json::from_value(volume)?);
+            let volumes = pod.volumes.get_or_insert_default();
+            for volume in [
+                json!({ "name": "beside-target", "emptyDir": {} }),
+                json!({ "name": "target", "persistentVolumeClaim": { "claimName": claim } }),
+            ] {
+                volumes.push(serde_json::from_value(volume)?);
+            }
         }
         for container in &mut pod.containers {
             let mounts = container.volume_mounts.get_or_insert_default();
@@ -227,8 +230,13 @@ impl Mover {
                 mount.read_only = Some(true);
             }
             if target.is_some() {
-                let mount = json!({ "name": "target", "mountPath": RESTORE_DIR });
-                mounts.push(serde_json::from_value(mount)?);
+                let beside = Path::new(RESTORE_DIR).parent().unwrap_or(Path::new("/"));
+                for mount in [
+                    json!({ "name": "beside-target", "mountPath": beside }),
+                    json!({ "name": "target", "mountPath": RESTORE_DIR }),
+                ] {
+                    mounts.push(serde_json::from_value(mount)?);
+                }
             }
         }
         Ok(job)
@@ -299,6 +307,7 @@ pub fn repository_path(path: &str) -> String {
 mod tests {
     use super::*;
     use holdfast_api::repository::Repository;
+    use holdfast_protocol::work::{EngineKind, Operation, RepositoryAccess};
 
     fn storage(backend: Value) -> Storage {
         let repository: Repository = serde_json::from_value(json!({
@@ -340,5 +349,68 @@ mod tests {
             sources[2],
             json!({ "configMap": { "name": "internal", "items": [{ "key": "root.pem", "path": BACKEND_CA }] } })
         );
+    }
+
+    /// Kopia removes a placeholder beside the directory it restored, and a root filesystem that is read-only refuses that.
+    #[test]
+    fn a_target_lies_in_a_writable_directory_and_the_repository_is_only_read() {
+        let mover = Mover {
+            name: "back-restore".into(),
+            namespace: "a".into(),
+            op: names::OP_RESTORE,
+            owner_uid: "u".into(),
+            works_for: "back".into(),
+            owner: None,
+            document: WorkDocument {
+                version: holdfast_protocol::VERSION,
+                cluster: "c".into(),
+                repository: RepositoryAccess {
+                    engine: EngineKind::Kopia,
+                    path: REPOSITORY_DIR.into(),
+                    bucket: None,
+                    password_key: names::PASSWORD_KEY.into(),
+                    unique_id: None,
+                },
+                operation: Operation::Bootstrap { create: false },
+                results: None,
+            },
+            image: "mover".into(),
+            pull_policy: "IfNotPresent".into(),
+            storage: storage(json!({ "filesystem": { "volume": { "pvc": { "name": "nas" } } } })),
+            secret: "password".into(),
+            secret_key: names::PASSWORD_KEY.into(),
+            sources: Vec::new(),
+            backoff_limit: 0,
+            active_deadline_seconds: 60,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        };
+        let mounted = |job: Job| {
+            let pod = serde_json::to_value(job).unwrap()["spec"]["template"]["spec"].take();
+            assert_eq!(
+                pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"],
+                true
+            );
+            let volumes = pod["volumes"].as_array().unwrap().clone();
+            let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap().clone();
+            move |path: &str| {
+                let mount = mounts.iter().find(|m| m["mountPath"] == path)?.clone();
+                let volume = volumes.iter().find(|v| v["name"] == mount["name"]).unwrap();
+                Some((mount, volume.clone()))
+            }
+        };
+        let restoring = mounted(mover.reading_job(Some("back")).unwrap());
+        let (mount, volume) = restoring(RESTORE_DIR).unwrap();
+        assert_eq!(mount["readOnly"], Value::Null);
+        assert_eq!(volume["persistentVolumeClaim"]["claimName"], "back");
+        let parent = Path::new(RESTORE_DIR).parent().unwrap().to_str().unwrap();
+        let (mount, volume) = restoring(parent).unwrap();
+        assert_eq!(mount["readOnly"], Value::Null);
+        assert_eq!(volume["emptyDir"], json!({}));
+        assert_eq!(restoring(REPOSITORY_DIR).unwrap().0["readOnly"], true);
+
+        let looking = mounted(mover.reading_job(None).unwrap());
+        assert!(looking(RESTORE_DIR).is_none() && looking(parent).is_none());
+        assert_eq!(looking(REPOSITORY_DIR).unwrap().0["readOnly"], true);
     }
 }
