@@ -276,7 +276,7 @@ fn volumes(before: &Cluster, target: &Target) -> Vec<String> {
         .iter()
         .filter(|view| view.key.namespace() == Some(namespace.as_str()))
         .filter_map(|view| {
-            let (claim, _) = view.filesystem()?;
+            let claim = view.claim()?;
             Some(format!(
                 "The {} lies on the claim {claim} of this namespace, which goes with it: what is kept in it is only as safe as that volume, look at its reclaim policy.",
                 view.key
