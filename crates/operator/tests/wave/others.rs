@@ -3,7 +3,7 @@
 
 use crate::story::{JOBS, Story, repository_path, snapshot_path};
 use axum::http::{Method, StatusCode};
-use holdfast_api::{SnapshotPolicy, SnapshotSchedule};
+use holdfast_api::SnapshotSchedule;
 use holdfast_operator::jobs::outcome::{self, Read};
 use holdfast_operator::protect::repository;
 use holdfast_operator::world::keys::RepositoryKey;
