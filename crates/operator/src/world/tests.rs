@@ -460,6 +460,7 @@ fn the_indexes_equal_a_world_built_from_scratch_after_any_history() {
             id: [None, Some("x"), Some("y")][next(3) as usize],
             deleting: next(2) == 0,
             origin: ["scheduled", "discovered"][next(2) as usize],
+            recorded: ["scheduled", "discovered"][next(2) as usize],
         });
         if next(4) == 0 {
             if let Some(old) = truth.remove(name) {
