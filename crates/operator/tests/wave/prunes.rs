@@ -55,7 +55,7 @@ impl Story {
         });
     }
 
-    fn told(&self, reason: &str) -> Vec<Value> {
+    pub fn told(&self, reason: &str) -> Vec<Value> {
         let events = self.server.writes(&Method::POST, "/events");
         let of = events.into_iter().filter(|e| e.body["reason"] == reason);
         of.map(|e| e.body).collect()
