@@ -3,7 +3,6 @@
 use super::keys::{self, LaneKey, ObjectKey, RepositoryKey};
 use super::views::{JobView, RepositoryView, SnapshotView};
 use super::{Dirty, Pending, ResolvedTo};
-use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule, names};
 use jiff::Timestamp;
@@ -765,9 +764,7 @@ impl State {
     ) -> impl Iterator<Item = &'a Arc<SnapshotView>> {
         let recorders = self.by_snapshot_id.get(id).into_iter().flatten();
         recorders.filter_map(|k| self.snapshots.get(k)).filter(move |s| {
-            s.metadata.deletion_timestamp.is_none()
-                && s.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str())
-                && self.could_be_of(s, lane)
+            s.metadata.deletion_timestamp.is_none() && !s.is_discovered() && self.could_be_of(s, lane)
         })
     }
 

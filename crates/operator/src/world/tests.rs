@@ -53,6 +53,8 @@ struct Snap<'a> {
     id: Option<&'a str>,
     deleting: bool,
     origin: &'a str,
+    /// As the status says.
+    recorded: &'a str,
 }
 
 impl Default for Snap<'_> {
@@ -63,6 +65,7 @@ impl Default for Snap<'_> {
             id: Some("id"),
             deleting: true,
             origin: "scheduled",
+            recorded: "scheduled",
         }
     }
 }
@@ -79,7 +82,7 @@ fn snapshot(s: &Snap<'_>) -> Observed {
             }],
         },
         "spec": { "policyRef": { "name": "p" } },
-        "status": { "phase": "Succeeded" },
+        "status": { "phase": "Succeeded", "origin": s.recorded },
     });
     if s.deleting {
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -314,10 +317,24 @@ fn only_a_live_object_of_the_same_lane_that_was_not_discovered_shares() {
     let me = ObjectKey::new("a", "s");
     world.apply(Change::Set(snapshot(&Snap::default())), at(1));
     assert_eq!(world.live_sharer(&lane("u"), "id", &me), None);
+    // A label is anybody's who may edit Snapshots: on doubt it shares.
+    for (origin, recorded) in [("discovered", "manual"), ("manual", "discovered")] {
+        let twin = Snap {
+            name: "row",
+            deleting: false,
+            origin,
+            recorded,
+            ..Snap::default()
+        };
+        world.apply(Change::Set(snapshot(&twin)), at(1));
+        let sharer = world.live_sharer(&lane("u"), "id", &me);
+        assert_eq!(sharer, Some(ObjectKey::new("a", "row")), "{origin} {recorded}");
+    }
     let row = Snap {
         name: "row",
         deleting: false,
         origin: "discovered",
+        recorded: "discovered",
         ..Snap::default()
     };
     world.apply(Change::Set(snapshot(&row)), at(1));
@@ -443,6 +460,7 @@ fn the_indexes_equal_a_world_built_from_scratch_after_any_history() {
             id: [None, Some("x"), Some("y")][next(3) as usize],
             deleting: next(2) == 0,
             origin: ["scheduled", "discovered"][next(2) as usize],
+            recorded: ["scheduled", "discovered"][next(2) as usize],
         });
         if next(4) == 0 {
             if let Some(old) = truth.remove(name) {

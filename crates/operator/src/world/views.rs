@@ -219,6 +219,15 @@ impl SnapshotView {
         self.status.as_ref()?.resolved.as_ref()?.unique_id.as_deref()
     }
 
+    /// Whether it is a row of the catalog and records nothing of its own: label and status have to agree. The label
+    /// alone may be written by anybody who may edit Snapshots.
+    #[must_use]
+    pub fn is_discovered(&self) -> bool {
+        let recorded = self.status.as_ref().and_then(|s| s.origin);
+        self.label(names::ORIGIN_LABEL) == Some(Origin::Discovered.as_str())
+            && recorded == Some(Origin::Discovered)
+    }
+
     /// Whether its snapshot was found gone from the repository (`docs/design.md` 3.7).
     #[must_use]
     pub fn is_vanished(&self) -> bool {

@@ -197,6 +197,17 @@ async fn a_live_snapshot_of_the_same_id_that_the_watch_has_not_told_is_found_bef
     assert!(story.server.get(&snapshot_path("a")).is_some());
     // A row of the catalog is no other.
     twin["metadata"]["labels"] = json!({ "kopiur.home-operations.com/origin": "discovered" });
+    for origin in ["manual", ""] {
+        twin["status"]["origin"] = if origin.is_empty() {
+            Value::Null
+        } else {
+            json!(origin)
+        };
+        story.server.objects().put(&snapshot_path("twin"), twin.clone());
+        story.pass().await;
+        assert!(story.job().is_none(), "anybody may write a label: {origin}");
+    }
+    twin["status"]["origin"] = json!("discovered");
     story.server.objects().put(&snapshot_path("twin"), twin);
     story.pass().await;
     assert!(story.job().is_some());

@@ -4,8 +4,10 @@
 mod batches;
 mod cases;
 mod catalog;
+mod cluster_repository;
 mod conformance;
 mod edges;
+mod figures;
 mod foreign;
 mod lost_deletions;
 mod many_prunes;

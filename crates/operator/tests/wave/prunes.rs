@@ -55,7 +55,7 @@ impl Story {
         });
     }
 
-    fn told(&self, reason: &str) -> Vec<Value> {
+    pub fn told(&self, reason: &str) -> Vec<Value> {
         let events = self.server.writes(&Method::POST, "/events");
         let of = events.into_iter().filter(|e| e.body["reason"] == reason);
         of.map(|e| e.body).collect()
@@ -556,6 +556,9 @@ async fn one_begun_elsewhere_that_cannot_be_stamped_anew_keeps_no_other_waiting(
         story.begun_elsewhere(name, 2);
     }
     story.policy(1, 1);
+    story.server.edit(&policy_path(), |p| {
+        p["status"] = json!({ "retention": { "completedGeneration": 1 } });
+    });
     story.server.on_write(|write, _| {
         let hit = write.method == Method::PATCH && write.path.ends_with("/snapshots/a/status");
         hit.then_some(StatusCode::FORBIDDEN)

@@ -52,24 +52,7 @@ impl Story {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let world = World::new();
         let server = Server::new(Arc::clone(&world));
-        let client = server.client();
-        let leadership = Leadership::always();
-        let ctx = Context {
-            client: client.clone(),
-            world,
-            settings: Settings::parse_from(["holdfast-operator", "--namespace", "holdfast-system"]),
-            clock: Clock::system(),
-            leadership: leadership.clone(),
-            events: Events::new(client, "test"),
-            metrics: Arc::new(Metrics::new()),
-            results: Results::new(Reviews::new(Arc::new(Nobody)), leadership),
-            endpoint: RwLock::new(None),
-            cluster: "cluster".to_owned(),
-            identity: "me".to_owned(),
-            queues: Queues::new(),
-            foreign: Foreign::none(),
-            gates: Gates::default(),
-        };
+        let ctx = Self::process(&server, world);
         let story = Self { server, ctx };
         for name in ["backup", "holdfast-system"] {
             story.server.put(
@@ -110,6 +93,37 @@ impl Story {
             }),
         );
         story
+    }
+
+    /// A process that knows what the API server has, and nothing else.
+    fn process(server: &Server, world: Arc<World>) -> Context {
+        let client = server.client();
+        let leadership = Leadership::always();
+        Context {
+            client: client.clone(),
+            world,
+            settings: Settings::parse_from(["holdfast-operator", "--namespace", "holdfast-system"]),
+            clock: Clock::system(),
+            leadership: leadership.clone(),
+            events: Events::new(client, "test"),
+            metrics: Arc::new(Metrics::new()),
+            results: Results::new(Reviews::new(Arc::new(Nobody)), leadership),
+            endpoint: RwLock::new(None),
+            cluster: "cluster".to_owned(),
+            identity: "me".to_owned(),
+            queues: Queues::new(),
+            foreign: Foreign::none(),
+            gates: Gates::default(),
+        }
+    }
+
+    /// The process ends and another one begins.
+    pub fn restarted(self) -> Self {
+        let ctx = Self::process(&self.server, Arc::clone(&self.ctx.world));
+        Self {
+            server: self.server,
+            ctx,
+        }
     }
 
     /// A Snapshot that was deleted a minute ago.

@@ -73,12 +73,57 @@ async fn one_that_does_not_end_is_named_and_one_of_another_snapshot_stops_nobody
     assert_eq!(reason, "LegacyDeleteJob");
     assert!(message.contains("backup/a-delete"), "{message}");
 
+    // Known to be of another repository.
     let story = Story::new(10);
-    story.snapshot("a", json!({}));
+    for name in ["a", "b"] {
+        story.snapshot(name, json!({}));
+    }
+    story.server.edit(&snapshot_path("b"), |s| {
+        s["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        s["status"]["resolved"]["uniqueId"] = json!("another");
+    });
     story.their_job("b-delete", 3, None);
-    story.their_job("snapdel-x", 3, Some("u-b"));
+    let batch = story.their_job("snapdel-x", 3, Some("u-b"));
+    story.server.edit(&batch, |job| {
+        job["metadata"]["labels"]["kopiur.home-operations.com/delete-repo"] = json!("nas2-01234567");
+    });
     story.pass().await;
     assert_eq!(story.ours(), 1);
+}
+
+/// Two would delete from one repository at once; where it cannot be told, not for ever.
+#[tokio::test]
+async fn one_that_may_delete_something_else_from_the_repository_is_waited_for_as_a_writer_is() {
+    let label = |story: &Story, path: &str| {
+        story.server.edit(path, |job| {
+            job["metadata"]["labels"]["kopiur.home-operations.com/delete-repo"] = json!("nas-01234567");
+        });
+    };
+    for (name, batch_of, labelled) in [
+        ("gone-delete", None, false),
+        ("snapdel-x", Some("u-gone"), false),
+        ("snapdel-x", Some("u-gone"), true),
+    ] {
+        for (minutes, ours) in [(1, 0), (3, 0), (11, 1)] {
+            let story = Story::new(10);
+            story.snapshot("a", json!({}));
+            let path = story.their_job(name, minutes, batch_of);
+            if labelled {
+                label(&story, &path);
+            }
+            story.pass().await;
+            assert_eq!(story.ours(), ours, "{name} {minutes}");
+            if minutes == 3 {
+                let repository = story.server.get(&repository_path()).unwrap();
+                let (_, reason, message) = story.condition(&repository, "DeletionJobsFailing");
+                assert_eq!(reason, "LegacyDeleteJob");
+                assert!(
+                    message.contains("may delete") && message.contains(", or at "),
+                    "{message}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -86,7 +131,7 @@ async fn they_are_looked_for_until_none_was_left() {
     let story = Story::new(0);
     let reads = || story.server.reads("/apis/batch/v1/jobs");
     story.snapshot("a", json!({}));
-    let path = story.their_job("b-delete", 1, None);
+    let path = story.their_job("b-delete", 11, None);
     story.pass().await;
     let (ours, _) = story.job().unwrap();
     assert_eq!(reads(), 1);

@@ -146,8 +146,11 @@ async fn remember_names(
     })
 }
 
-/// Whether the policy is live what was judged: pruning rests on its spec.
+/// Whether the policy is live what was judged, for pruning rests on its spec; and nobody else manages it by now.
 async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool, Error> {
+    if ctx.foreign.alive().is_some() {
+        return Ok(false);
+    }
     let api: Api<PartialObjectMeta<SnapshotPolicy>> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let judged = &facts.policy.metadata;
     Ok(api.get_opt(&key.name).await?.is_some_and(|live| {

@@ -105,13 +105,17 @@ pub async fn gates(
         }
         return Ok(None);
     }
-    if let Some(job) = legacy::running(ctx, observed).await? {
-        let named = job.key();
+    if let Some(running) = legacy::running(ctx, key, observed, now).await? {
+        let named = running.job.key();
         tracing::info!(lane = %key, job = %named, "a delete Job of the Kopia operator has not ended; waiting for it");
-        let since = job.metadata.creation_timestamp.as_ref();
+        let since = running.job.metadata.creation_timestamp.as_ref();
         if since.is_some_and(|t| now.duration_since(t.0) > LEFTOVER_PATIENCE) {
+            let (does, end) = match running.until {
+                None => ("deletes Snapshots of this repository", String::new()),
+                Some(until) => ("may delete from this repository", format!(", or at {until}")),
+            };
             let message = format!(
-                "The delete Job {named} of the Kopia operator has not ended and deletes Snapshots of this repository; no other delete Job is created beside it. It goes on when the Job has ended; if it cannot end, delete it.",
+                "The delete Job {named} of the Kopia operator has not ended and {does}; no other delete Job is created beside it. It goes on when the Job has ended{end}; if it cannot end, delete it.",
             );
             for view in ctx.world.repositories_of(key) {
                 failed(ctx, observed, &view, "LegacyDeleteJob", &message, now).await?;

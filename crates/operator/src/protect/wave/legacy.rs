@@ -1,7 +1,10 @@
 //! Delete Jobs of the Kopia operator that ours took the place of (`docs/design.md` 3.6; upgrades).
 //!
 //! **Promises.** While one that concerns a pending Snapshot of the lane has not ended, the lane creates no Job of its
-//! own: never two on one repository. What it did is not taken from its end but from our own mover's listing, which
+//! own. One that may delete something else from its repository is waited for as a writer is, ten minutes from its
+//! creation: where one of the other operator's can be told to be of another repository is not always known, and a doubt must not
+//! stop a lane for ever. Its backup Jobs are not waited for: nothing tells them from its other Jobs, and what a batch
+//! deletes beside one is read back and looked for again. What it did is not taken from its end but from our own mover's listing, which
 //! finds the snapshot absent, or there. They are looked for until none that has not ended was left: the other operator is
 //! noticed when it runs again, and is then looked at anew ([`crate::runtime::foreign`]).
 //!
@@ -12,18 +15,38 @@
 use super::lease;
 use super::observe::Observed;
 use crate::context::{Context, Error};
+use crate::world::World;
+use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::JobView;
 use holdfast_api::names;
+use holdfast_core::deletion::silence::PATIENCE;
+use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 
 /// Longest name of a Job.
 const LONGEST: usize = 63;
+/// So much of a repository's name is in the label of a batch.
+const LONGEST_LABEL_NAME: usize = 40;
 
-/// A Job of the other operator that still deletes, or may still delete, for a pending Snapshot of this lane.
+/// A Job of the other operator that has not ended.
+#[derive(Debug)]
+pub struct Running {
+    /// The Job.
+    pub job: JobView,
+    /// It is waited for until then, whatever it does; none: until it has ended.
+    pub until: Option<Timestamp>,
+}
+
+/// A Job of the other operator that still deletes, or may still delete, from the repository of this lane.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn running(ctx: &Context, observed: &Observed) -> Result<Option<JobView>, Error> {
+pub async fn running(
+    ctx: &Context,
+    lane: &LaneKey,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Option<Running>, Error> {
     let Some(look) = ctx.foreign.look_for_jobs(lease::term(ctx)?) else {
         return Ok(None);
     };
@@ -45,7 +68,45 @@ pub async fn running(ctx: &Context, observed: &Observed) -> Result<Option<JobVie
         })
         .collect();
     let concerned = |job: &JobView| pending.iter().any(|one| concerns(job, one));
-    Ok(jobs.into_iter().find(concerned))
+    if let Some(at) = jobs.iter().position(concerned) {
+        let job = jobs.swap_remove(at);
+        return Ok(Some(Running { job, until: None }));
+    }
+    let repositories: Vec<&RepositoryKey> = observed.repositories.keys().collect();
+    let waits = jobs.into_iter().filter_map(|job| {
+        let created = job.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
+        let until = created.checked_add(PATIENCE).unwrap_or(Timestamp::MAX);
+        let until = Some(until).filter(|until| *until > now)?;
+        may_be_of(&ctx.world, lane, &repositories, &job).then_some(Running {
+            job,
+            until: Some(until),
+        })
+    });
+    Ok(waits.max_by_key(|running| running.until))
+}
+
+/// Whether a Job may delete from a lane's repository: unless its form says that it works on another one.
+fn may_be_of(world: &World, lane: &LaneKey, repositories: &[&RepositoryKey], job: &JobView) -> bool {
+    let place = job.key().namespace;
+    if job.label(names::OP_LABEL) == Some(names::OP_DELETE_BATCH) {
+        let Some(label) = job.label(names::DELETE_REPO_LABEL) else {
+            return true;
+        };
+        // At most so much of its name, a dash, and a hash of which nothing is known but its length.
+        let name = label.rsplit_once('-').map_or(label, |(name, _)| name);
+        return repositories.iter().any(|repository| {
+            let there = repository.namespace().is_none_or(|namespace| namespace == place);
+            let cut = name.len() >= LONGEST_LABEL_NAME && repository.name().starts_with(name);
+            there && (repository.name() == name || cut)
+        });
+    }
+    let name = job.key().name;
+    let Some(snapshot) = name.strip_suffix("-delete") else {
+        return false;
+    };
+    world
+        .snapshot(&ObjectKey::new(place, snapshot))
+        .is_none_or(|view| world.could_be_of(&view, lane))
 }
 
 /// What a Job's form tells of a Snapshot.

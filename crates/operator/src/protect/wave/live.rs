@@ -15,7 +15,6 @@ use crate::runtime::read;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, ScheduleView, SnapshotView};
 use crate::world::{NamespaceKnown, ResolvedTo, World};
-use holdfast_api::shared::Origin;
 use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, names};
 use holdfast_core::deletion::silence::Writers;
 use holdfast_core::deletion::{Batch, Cascade, Owner};
@@ -264,7 +263,7 @@ async fn listed(
                 Of::Everybody => true,
             };
             let records = view.snapshot_id().is_some_and(|id| ids.contains(id));
-            if counts && records && view.label(names::ORIGIN_LABEL) != Some(Origin::Discovered.as_str()) {
+            if counts && records && !view.is_discovered() {
                 recorders.push(view);
             }
         }

@@ -35,12 +35,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Whether deletions from this repository need silence, as its engine says (`Engine::deletes_need_silence`).
 #[must_use]
 pub fn needs_silence(ctx: &Context, view: &RepositoryView) -> bool {
-    let engine = match view.spec.engine {
+    engine_needs_silence(view.spec.engine) || ctx.settings.needs_silence
+}
+
+/// What the engines themselves say, which only the mover carries; a test holds the two together.
+fn engine_needs_silence(engine: Engine) -> bool {
+    match engine {
         // What a newer release knows may mind.
         Engine::Kopia | Engine::Unknown => true,
         Engine::Restic => false,
-    };
-    engine || ctx.settings.needs_silence
+    }
 }
 
 /// The unique id of a lane whose engine minds.
@@ -409,5 +413,28 @@ pub fn wake(ctx: &Context, key: &LaneKey) {
         for run in held_back(ctx, key) {
             ctx.queues.snapshots.add(run.key());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_engine::kopia::Kopia;
+    use holdfast_engine::restic::Restic;
+
+    #[test]
+    fn the_operator_takes_an_engine_at_its_word() {
+        let says: [(Engine, Box<dyn holdfast_engine::Engine>); 2] = [
+            (Engine::Kopia, Box::new(Kopia::default())),
+            (Engine::Restic, Box::new(Restic)),
+        ];
+        for (kind, engine) in says {
+            assert_eq!(
+                engine_needs_silence(kind),
+                engine.deletes_need_silence(),
+                "{kind:?}"
+            );
+        }
+        assert!(engine_needs_silence(Engine::Unknown));
     }
 }

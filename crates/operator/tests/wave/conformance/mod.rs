@@ -2,11 +2,16 @@
 //!
 //! **Promises.** The same operations, in the same order, against both; each answer is compared field by field. Without a
 //! real one the script runs against the scripted server alone, and says that nothing was compared.
+//!
+//! **Assumes.** What a short script cannot bring about in a real one (a version that is forgotten, a bookmark) is asked of
+//! the scripted one alone. Server-side apply is answered 415: Protect never applies, it patches what it judged.
 
 mod runner;
 mod script;
 
 use crate::server::Server;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
 use holdfast_operator::runtime::clock::Clock;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -51,4 +56,54 @@ async fn the_scripted_server_answers_as_a_real_one() {
     }
     println!("{operations} operations compared with a real API server, {differ} differ");
     assert_eq!(differ, 0);
+}
+
+async fn asked(client: &Client, request: Request<Vec<u8>>) -> (u16, String) {
+    let answer = client.send(request.map(kube::client::Body::from)).await.unwrap();
+    let code = answer.status().as_u16();
+    let bytes = to_bytes(Body::new(answer.into_body()), 1_000_000).await.unwrap();
+    (code, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[tokio::test]
+async fn a_version_that_is_forgotten_is_gone_and_a_watch_that_ends_says_how_far_it_was() {
+    const MAPS: &str = "/api/v1/namespaces/a/configmaps";
+    let server = Server::watched(Clock::system(), 0);
+    let client = server.client();
+    for n in 0..3 {
+        let map = serde_json::json!({ "metadata": { "name": format!("m{n}") } });
+        server.objects().put(&format!("{MAPS}/m{n}"), map);
+    }
+    let get = |query: &str| Request::get(format!("{MAPS}?{query}")).body(Vec::new()).unwrap();
+    let (_, page) = asked(&client, get("limit=1")).await;
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    let watch = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true";
+    let (_, told) = asked(&client, get(&format!("{watch}&resourceVersion=1"))).await;
+    let lines: Vec<serde_json::Value> = told.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let types: Vec<&str> = lines.iter().map(|l| l["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["ADDED", "ADDED", "BOOKMARK"]);
+    assert_eq!(lines[2]["object"]["metadata"]["resourceVersion"], "3");
+    // Compacted.
+    server.objects().put(
+        &format!("{MAPS}/m3"),
+        serde_json::json!({ "metadata": { "name": "m3" } }),
+    );
+    server.objects().compacted = 4;
+    let (code, told) = asked(&client, get(&format!("{watch}&resourceVersion=3"))).await;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["type"]), (200, &serde_json::json!("ERROR")));
+    assert_eq!(told["object"]["code"], 410);
+    let (code, _) = asked(&client, get(&format!("limit=1&continue={token}"))).await;
+    assert_eq!(code, 410);
+}
+
+#[tokio::test]
+async fn nothing_is_applied() {
+    let server = Server::watched(Clock::system(), 0);
+    let request = Request::patch("/api/v1/namespaces/a/configmaps/m?fieldManager=x")
+        .header("content-type", "application/apply-patch+yaml")
+        .body(b"{}".to_vec())
+        .unwrap();
+    assert_eq!(asked(&server.client(), request).await.0, 415);
 }

@@ -353,6 +353,14 @@ impl Server {
             Method::PATCH if kind.contains("json-patch") => {
                 (StatusCode::OK, objects.update(path, &Change::Json(body), dry))
             }
+            Method::PATCH if kind.contains("apply-patch") => {
+                let no = Refusal::plain(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "UnsupportedMediaType",
+                    "Protect never applies",
+                );
+                (no.code, Err(no))
+            }
             Method::PATCH => (StatusCode::OK, objects.update(path, &Change::Merge(body), dry)),
             _ => {
                 let no = Refusal::plain(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "no");
@@ -389,6 +397,9 @@ fn observe(path: &str, object: &Value) -> Option<Observed> {
     Some(match plural {
         "snapshots" => Observed::Snapshot(Box::new(serde_json::from_value::<SnapshotView>(object).unwrap())),
         "repositories" => Observed::Repository(Box::new(RepositoryView::namespaced(
+            serde_json::from_value(object).unwrap(),
+        ))),
+        "clusterrepositories" => Observed::Repository(Box::new(RepositoryView::cluster(
             serde_json::from_value(object).unwrap(),
         ))),
         "snapshotschedules" => Observed::Schedule(Box::new(serde_json::from_value(object).unwrap())),

@@ -61,7 +61,7 @@ fn annotated<'a>(object: &'a Value, key: &str) -> &'a Value {
 }
 
 fn is_discovered(snapshot: &Value) -> bool {
-    snapshot["metadata"]["labels"][ORIGIN] == "discovered"
+    snapshot["metadata"]["labels"][ORIGIN] == "discovered" && snapshot["status"]["origin"] == "discovered"
 }
 
 fn keeps_by_policy(snapshot: &Value) -> bool {
