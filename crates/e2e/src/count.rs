@@ -6,11 +6,13 @@
 use crate::lab::Lab;
 use crate::wait::{Look, until};
 use crate::{objects, pods};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use holdfast_api::repository::Engine;
 use holdfast_api::{Repository, names};
 use kube::api::{Api, Patch, PatchParams};
+use serde::Deserialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Counts the snapshots on the repository's volume: the records in its directory `snapshots`, or what the kopia
@@ -21,19 +23,51 @@ use std::time::Duration;
 pub async fn files(lab: &Lab, namespace: &str, claim: &str) -> Result<u64> {
     let name = format!("count-{}", crate::scenario::suffix());
     match objects::engine() {
+        Engine::Kopia => return Ok(listed_by_kopia(lab, namespace, claim, &name).await?.len() as u64),
+        Engine::Restic | Engine::Unknown => {}
+    }
+    Ok(records(lab, namespace, claim, &name).await?.0)
+}
+
+/// Ids of the snapshots on the repository's volume, seen the same way as by [`files`].
+///
+/// # Errors
+/// When the Job that looks cannot run.
+pub async fn ids(lab: &Lab, namespace: &str, claim: &str) -> Result<BTreeSet<String>> {
+    let name = format!("look-{}", crate::scenario::suffix());
+    match objects::engine() {
         Engine::Kopia => return listed_by_kopia(lab, namespace, claim, &name).await,
         Engine::Restic | Engine::Unknown => {}
     }
-    let script = format!("ls /volumes/{claim}/snapshots | wc -l > /dev/termination-log");
-    let job = objects::shell_job(namespace, &name, &lab.tools_image, &[claim.to_owned()], &script);
+    let (count, ids) = records(lab, namespace, claim, &name).await?;
+    ensure!(
+        ids.len() as u64 == count,
+        "the looking Job counted {count} records and named {}",
+        ids.len()
+    );
+    Ok(ids)
+}
+
+/// How many records there are, and their names: the log, which carries these, may not be whole.
+async fn records(lab: &Lab, namespace: &str, claim: &str, name: &str) -> Result<(u64, BTreeSet<String>)> {
+    let script = format!("ls /volumes/{claim}/snapshots | tee /dev/stderr | wc -l > /dev/termination-log");
+    let job = objects::shell_job(namespace, name, &lab.tools_image, &[claim.to_owned()], &script);
     let ended = pods::run(lab, job, Duration::from_secs(120)).await?;
     let text = ended.message.trim();
-    text.parse()
-        .with_context(|| format!("the counting Job said {text:?}"))
+    let count = text
+        .parse()
+        .with_context(|| format!("the counting Job said {text:?}"))?;
+    Ok((count, ended.log.lines().map(str::to_owned).collect()))
+}
+
+/// A row of kopia's listing.
+#[derive(Deserialize)]
+struct Listed {
+    id: String,
 }
 
 /// The mover's image has the program and no shell: one container connects, the next lists.
-async fn listed_by_kopia(lab: &Lab, namespace: &str, claim: &str, name: &str) -> Result<u64> {
+async fn listed_by_kopia(lab: &Lab, namespace: &str, claim: &str, name: &str) -> Result<BTreeSet<String>> {
     let mut job = objects::shell_job(namespace, name, &lab.mover_image, &[claim.to_owned()], "");
     let pod = &mut job["spec"]["template"]["spec"];
     if let Some(volumes) = pod["volumes"].as_array_mut() {
@@ -75,9 +109,11 @@ async fn listed_by_kopia(lab: &Lab, namespace: &str, claim: &str, name: &str) ->
     pod["containers"] = json!([container]);
     let ended = pods::run(lab, job, Duration::from_secs(120)).await?;
     let from = ended.log.find('[').context("the counting Job listed nothing")?;
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&ended.log[from..])
+    let rows: Vec<Listed> = serde_json::from_str(&ended.log[from..])
         .with_context(|| format!("the counting Job said {:?}", ended.log))?;
-    Ok(rows.len() as u64)
+    let (count, ids): (usize, BTreeSet<String>) = (rows.len(), rows.into_iter().map(|row| row.id).collect());
+    ensure!(ids.len() == count, "an id is listed twice: {:?}", ended.log);
+    Ok(ids)
 }
 
 /// Asks the operator for a listing and returns how many snapshots arrived.

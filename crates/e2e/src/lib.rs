@@ -12,6 +12,7 @@ pub mod deletions;
 pub mod jobs;
 pub mod kill;
 pub mod lab;
+pub mod movers;
 pub mod objects;
 pub mod platform;
 pub mod pods;

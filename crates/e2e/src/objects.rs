@@ -3,6 +3,7 @@
 use holdfast_api::names;
 use holdfast_api::repository::Engine;
 use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
 
 /// Key of the password in the Secrets that are made here.
 pub const PASSWORD_KEY: &str = names::PASSWORD_KEY;
@@ -33,17 +34,45 @@ pub fn secret(namespace: &str, name: &str, password: &str) -> Value {
 /// Password of every repository here.
 pub const PASSWORD: &str = "correct horse battery staple";
 
-/// The engine of every repository here: what `HOLDFAST_E2E_ENGINE` names, else Restic. Kopia needs a mover image with
-/// the program in it (`KOPIA_BIN` when the images are built).
+static CHOSEN: Mutex<Option<Engine>> = Mutex::new(None);
+
+/// From now on every repository here is of this engine, whatever the environment says.
+pub fn choose(engine: Engine) {
+    *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+}
+
+/// The engine of every repository here: the one that was chosen, else what `HOLDFAST_E2E_ENGINE` names, else Restic. Kopia
+/// needs a mover image with the program in it (`KOPIA_BIN` when the images are built).
 ///
 /// # Panics
 /// When it names no engine.
 #[must_use]
 pub fn engine() -> Engine {
-    match std::env::var("HOLDFAST_E2E_ENGINE").as_deref() {
+    let chosen = *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    chosen.unwrap_or_else(|| match std::env::var("HOLDFAST_E2E_ENGINE").as_deref() {
         Ok("Kopia") => Engine::Kopia,
         Ok("" | "Restic") | Err(_) => Engine::Restic,
         Ok(other) => panic!("HOLDFAST_E2E_ENGINE is `{other}`; set it to Kopia or Restic"),
+    })
+}
+
+/// Whether deletions from the repositories here need them to themselves, so that backups and delete Jobs wait for each
+/// other (`docs/design.md` 3.6). On the others a backup is asked for nothing.
+#[must_use]
+pub fn deletes_need_silence() -> bool {
+    match engine() {
+        Engine::Kopia => true,
+        Engine::Restic | Engine::Unknown => false,
+    }
+}
+
+/// Whether snapshots of the repositories here have hard links and named pipes, and whether a restore from them tells what
+/// it could not set (`docs/restore.md`, "What comes back").
+#[must_use]
+pub fn keeps_every_kind_of_file() -> bool {
+    match engine() {
+        Engine::Restic => true,
+        Engine::Kopia | Engine::Unknown => false,
     }
 }
 

@@ -132,6 +132,25 @@ pub struct Content {
 }
 
 impl Content {
+    /// The entries that a snapshot of it has, as it has them: the format of the engine may know neither named pipes nor
+    /// that two names are of one file.
+    #[must_use]
+    pub fn in_a_snapshot(&self) -> Vec<String> {
+        if objects::keeps_every_kind_of_file() {
+            return self.entries.clone();
+        }
+        let files = self.entries.iter().filter(|entry| !entry.starts_with("fifo "));
+        files
+            .map(|entry| {
+                let mut parts: Vec<&str> = entry.splitn(7, ' ').collect();
+                if let Some(links) = parts.get_mut(3).filter(|links| **links != "-") {
+                    *links = "1";
+                }
+                parts.join(" ")
+            })
+            .collect()
+    }
+
     /// Blocks of one file.
     ///
     /// # Errors

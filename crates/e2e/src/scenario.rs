@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use holdfast_api::repository::{Repository, RepositoryPhase};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{SnapshotSchedule, conditions};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -207,19 +207,23 @@ impl Scenario {
     /// # Errors
     /// When it does not.
     pub async fn succeeded(&self, name: &str) -> Result<Snapshot> {
-        until(
-            &format!("Snapshot {name} to succeed"),
-            Duration::from_secs(180),
-            || async {
-                let snapshot = self.snapshot(name).await?.context("it is not there")?;
-                let status = snapshot.status.clone().unwrap_or_default();
-                if status.phase == Some(SnapshotPhase::Succeeded) {
-                    return Ok(Look::Done(snapshot));
-                }
-                let said = told(&status.conditions, conditions::READY);
-                Ok(Look::Not(format!("{:?}, {said}", status.phase)))
-            },
-        )
+        self.succeeded_within(name, Duration::from_secs(180)).await
+    }
+
+    /// The same, for at most `limit`.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn succeeded_within(&self, name: &str, limit: Duration) -> Result<Snapshot> {
+        until(&format!("Snapshot {name} to succeed"), limit, || async {
+            let snapshot = self.snapshot(name).await?.context("it is not there")?;
+            let status = snapshot.status.clone().unwrap_or_default();
+            if status.phase == Some(SnapshotPhase::Succeeded) {
+                return Ok(Look::Done(snapshot));
+            }
+            let said = told(&status.conditions, conditions::READY);
+            Ok(Look::Not(format!("{:?}, {said}", status.phase)))
+        })
         .await
     }
 
@@ -284,6 +288,27 @@ impl Scenario {
             })
         })
         .await
+    }
+
+    /// From now on each container that is made in the namespace asks for so much CPU and gets no more; `None` ends that.
+    /// What was made before keeps what it was made with.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn cpu_of_new_containers(&self, cpu: Option<&str>) -> Result<()> {
+        const NAME: &str = "cpu";
+        let api: Api<LimitRange> = self.lab.api(&self.namespace);
+        if api.get_opt(NAME).await?.is_some() {
+            api.delete(NAME, &DeleteParams::default()).await?;
+        }
+        let Some(cpu) = cpu else { return Ok(()) };
+        let much = json!({ "cpu": cpu });
+        let limits = json!({
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": NAME, "namespace": self.namespace },
+            "spec": { "limits": [{ "type": "Container", "default": much, "defaultRequest": much }] },
+        });
+        self.lab.create(limits).await?;
+        Ok(())
     }
 
     /// How many snapshots the repository's volume holds.

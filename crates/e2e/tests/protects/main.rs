@@ -1,6 +1,7 @@
 //! What protects data, on a real cluster: a file for each promise. All of it runs at once, each scenario in
 //! namespaces of its own; nothing here changes what others see.
 
+mod a_batch_has_the_repository_to_itself;
 mod a_batch_that_cannot_start_stops_no_backup;
 mod a_read_only_repository_releases_nothing;
 mod a_replaced_schedule_has_gone;

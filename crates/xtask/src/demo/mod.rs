@@ -16,9 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use holdfast_api::repository::Engine;
 use holdfast_e2e::scenario::{remove_namespace, suffix};
-use holdfast_e2e::{Lab, lab};
+use holdfast_e2e::{Lab, lab, objects};
 
 use self::stage::Stage;
 use crate::cluster::{self, Options};
@@ -45,9 +46,39 @@ pub struct Args {
     /// Keeps what an earlier run left, and plays in a new namespace beside it.
     #[arg(long)]
     keep: bool,
+    /// The engine of the first act's repository. Kopia needs KOPIA_BIN, which names its program.
+    #[arg(long, value_enum, default_value_t = EngineName::Restic)]
+    engine: EngineName,
+    /// Objects of each of the first act's two sets; each has a real snapshot.
+    #[arg(long, default_value_t = prepare::SET as u64, value_parser = clap::value_parser!(u64).range(50..=2000))]
+    objects: u64,
     /// Only the first act (deletions) or the second (storage).
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     act: Option<u8>,
+}
+
+/// An engine of the demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum EngineName {
+    /// In the mover itself.
+    Restic,
+    /// The official program.
+    Kopia,
+}
+
+impl EngineName {
+    fn of_repository(self) -> Engine {
+        match self {
+            Self::Restic => Engine::Restic,
+            Self::Kopia => Engine::Kopia,
+        }
+    }
+}
+
+/// Whether a kopia program is at hand for the mover's image.
+pub fn has_kopia() -> bool {
+    std::env::var_os("KOPIA_BIN").is_some_and(|program| !program.is_empty())
 }
 
 impl Args {
@@ -58,7 +89,19 @@ impl Args {
             kubeconfig: None,
             image_prefix: None,
             keep: false,
+            engine: EngineName::Restic,
+            objects: prepare::SET as u64,
             act: None,
+        }
+    }
+
+    /// The first act with this engine and as many objects in a set; the second asks none.
+    pub fn first_act_on(self, engine: EngineName, objects: u64) -> Self {
+        Self {
+            engine,
+            objects,
+            act: Some(1),
+            ..self
         }
     }
 
@@ -85,6 +128,10 @@ struct Place {
 pub fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let workspace = paths::workspace()?;
+    if args.engine == EngineName::Kopia && !has_kopia() {
+        bail!("--engine Kopia needs the program: set KOPIA_BIN to a kopia executable");
+    }
+    objects::choose(args.engine.of_repository());
     let place = set_up(&workspace, args)?;
     let namespace = if args.keep {
         format!("{NAMESPACE}-{}", suffix())
@@ -95,7 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    runtime.block_on(play(&place, &namespace, args.act))?;
+    runtime.block_on(play(&place, &namespace, args))?;
     where_to_go_on(args, &place, &namespace);
     say(format!(
         "demo: every step held ({} in all)",
@@ -151,35 +198,42 @@ fn settings() -> [String; 1] {
 }
 
 /// The story, from an empty namespace to the table.
-async fn play(place: &Place, namespace: &str, act: Option<u8>) -> Result<()> {
+async fn play(place: &Place, namespace: &str, args: &Args) -> Result<()> {
     let shown = stage::Shown::default();
     let heard = shown.clone();
     let lab = Lab::open(&place.kubeconfig, &place.tools_image)
         .await?
         .heard_by(Arc::new(move |text: &str| heard.note(text)));
-    if act != Some(2) {
-        first_act(place, namespace, lab.clone(), shown.clone()).await?;
+    if args.act != Some(2) {
+        let objects = usize::try_from(args.objects)?;
+        first_act(place, namespace, lab.clone(), shown.clone(), objects).await?;
     }
-    if act != Some(1) {
+    if args.act != Some(1) {
         tenant::play(&lab, &shown, &place.standin_image, place.kubectl.as_deref()).await?;
     }
     Ok(())
 }
 
 /// Steps a to f.
-async fn first_act(place: &Place, namespace: &str, lab: Lab, shown: stage::Shown) -> Result<()> {
+async fn first_act(
+    place: &Place,
+    namespace: &str,
+    lab: Lab,
+    shown: stage::Shown,
+    objects: usize,
+) -> Result<()> {
     shown
         .during(
             "cleaning up what an earlier run left",
             remove_namespace(&lab, namespace),
         )
         .await?;
-    let mut stage = Stage::new(lab, namespace, shown, place.kubectl.clone()).await?;
+    let mut stage = Stage::new(lab, namespace, shown, place.kubectl.clone(), objects).await?;
     prepare::twenty_four(&mut stage).await?;
-    let first = prepare::seven_hundred(&mut stage, "nightly", "Retain").await?;
+    let first = prepare::one_schedule(&mut stage, "nightly", "Retain").await?;
     waves::flap_kept(&mut stage, &first).await?;
     say("\nc. A second set, as the first.");
-    let second = prepare::seven_hundred(&mut stage, "hourly", "Delete").await?;
+    let second = prepare::one_schedule(&mut stage, "hourly", "Delete").await?;
     let wave = waves::flap_held(&mut stage, &second).await?;
     release::acknowledge(&mut stage, &second, &wave).await?;
     release::one_by_hand(&mut stage).await?;

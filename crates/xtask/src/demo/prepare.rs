@@ -1,4 +1,4 @@
-//! Step a: real files, 24 snapshots through schedules, and sets of 700.
+//! Step a: real files, 24 snapshots through schedules, and sets of 700 (or as many as asked for).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ const SOURCES: [&str; 4] = ["orders", "invoices", "mail", "photos"];
 const RUNS: usize = 6;
 /// The policy with retention: it keeps this many.
 pub const KEEPS: (&str, u32) = ("orders", 6);
-/// The source and policy of the sets of 700.
+/// The source and policy of the sets.
 const ARCHIVE: &str = "archive";
-/// Objects of a set.
+/// Objects of a set, unless others are asked for: an incident that was.
 pub const SET: usize = 700;
 
-/// A set of 700.
+/// A set.
 pub struct Seeded {
     /// What its members have in common.
     pub set: Set,
@@ -39,6 +39,11 @@ pub struct Seeded {
 }
 
 impl Seeded {
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
     /// The members' UIDs.
     pub fn uids(&self) -> BTreeSet<String> {
         self.members.iter().map(|m| m.uid.clone()).collect()
@@ -106,7 +111,8 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
         .during("creating the repository", repository_ready(&lab, &ns))
         .await?;
     say(format!(
-        "   Repository {VAULT} was created by a bootstrap Job in {}; its unique id is {}….",
+        "   Repository {VAULT} (engine: {:?}) was created by a bootstrap Job in {}; its unique id is {}….",
+        objects::engine(),
         seconds(create.elapsed()),
         &unique[..unique.len().min(12)]
     ));
@@ -163,7 +169,7 @@ pub async fn twenty_four(stage: &mut Stage) -> Result<()> {
         "   Counted twice: {files} records on the repository's volume, {scan} in the operator's listing, which came through its HTTPS port."
     ));
     stage.row(Row {
-        what: "a. backups through schedules",
+        what: "a. backups through schedules".into(),
         objects: wanted,
         jobs: jobs.to_string(),
         most: "-".into(),
@@ -238,10 +244,10 @@ pub async fn of_set(lab: &Lab, set: &Set) -> Result<Vec<Snapshot>> {
     Ok(api.list(&params).await?.items)
 }
 
-/// Step a, second half: 700 objects of one schedule, and 700 real snapshots for them.
-pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'static str) -> Result<Seeded> {
+/// Step a, second half: objects of one schedule, and as many real snapshots for them.
+pub async fn one_schedule(stage: &mut Stage, name: &'static str, on_delete: &'static str) -> Result<Seeded> {
     let started = Instant::now();
-    let (lab, ns) = (stage.lab.clone(), stage.namespace.clone());
+    let (lab, ns, many) = (stage.lab.clone(), stage.namespace.clone(), stage.objects);
     let before = stage.counted;
     let jobs_before = backup_jobs(&lab, &ns).await?;
     let made = lab
@@ -257,22 +263,22 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
         schedule_uid: made.metadata.uid.context("the schedule has no UID")?,
         on_schedule_delete: on_delete,
     };
-    let creating = seed::objects(&lab, &set, SET);
+    let creating = seed::objects(&lab, &set, many);
     let members = stage
         .during(
-            &format!("creating {SET} Snapshot objects of schedule {name}"),
+            &format!("creating {many} Snapshot objects of schedule {name}"),
             creating,
         )
         .await?;
     say(format!(
-        "   {SET} Snapshot objects owned by the schedule {name} (onScheduleDelete: {on_delete}) are there after {}; no snapshot is in the repository for them yet.",
+        "   {many} Snapshot objects owned by the schedule {name} (onScheduleDelete: {on_delete}) are there after {}; no snapshot is in the repository for them yet.",
         seconds(started.elapsed())
     ));
     let lost = Instant::now();
     stage
         .during(
             "waiting for StatusLost on each of them",
-            all_lost(&lab, &set, true),
+            all_lost(&lab, &set, many, true),
         )
         .await?;
     let touched = backup_jobs(&lab, &ns).await? - jobs_before;
@@ -285,14 +291,14 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
         "the repository changed while the objects had no status"
     );
     say(format!(
-        "   Meanwhile the operator shows StatusLost on all {SET} (after {}) and touches nothing: no Job ran for them, the repository still holds {before}.",
+        "   Meanwhile the operator shows StatusLost on all {many} (after {}) and touches nothing: no Job ran for them, the repository still holds {before}.",
         seconds(lost.elapsed())
     ));
     let seeding = Instant::now();
-    let jobs = SET.div_ceil(seed::PER_JOB);
+    let jobs = many.div_ceil(seed::PER_JOB);
     let taken = seed::snapshots(&lab, &set, &members);
     let taken = stage
-        .during(&format!("{jobs} seeding Jobs take {SET} real snapshots"), taken)
+        .during(&format!("{jobs} seeding Jobs take {many} real snapshots"), taken)
         .await?;
     let took = seeding.elapsed();
     let recording = seed::record(&lab, &set, &members, &taken);
@@ -300,24 +306,24 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
         .during("writing their ids into the statuses", recording)
         .await?;
     stage
-        .during("waiting for StatusLost to go", all_lost(&lab, &set, false))
+        .during("waiting for StatusLost to go", all_lost(&lab, &set, many, false))
         .await?;
     let after = stage.count().await?;
     ensure!(
-        after == before + SET as u64,
-        "the seeding Jobs reported {SET} snapshots, the repository went from {before} to {after}"
+        after == before + many as u64,
+        "the seeding Jobs reported {many} snapshots, the repository went from {before} to {after}"
     );
     say(format!(
-        "   {jobs} seeding Jobs with the mover's image took {SET} real snapshots in {} ({:.0} ms each); their ids are in the statuses, StatusLost is gone. The repository went from {before} to {after}.",
+        "   {jobs} seeding Jobs with the mover's image took {many} real snapshots in {} ({:.0} ms each); their ids are in the statuses, StatusLost is gone. The repository went from {before} to {after}.",
         seconds(took),
-        took.as_secs_f64() * 1000.0 / SET as f64,
+        took.as_secs_f64() * 1000.0 / many as f64,
     ));
     stage.row(Row {
         what: match on_delete {
-            "Delete" => "c. second set, seeded",
-            _ => "a. 700 of one schedule, seeded",
+            "Delete" => "c. second set, seeded".into(),
+            _ => format!("a. {many} of one schedule, seeded").into(),
         },
-        objects: SET,
+        objects: many,
         jobs: format!("{jobs} seeding"),
         most: "1".into(),
         took: started.elapsed(),
@@ -331,7 +337,7 @@ pub async fn seven_hundred(stage: &mut Stage, name: &'static str, on_delete: &'s
     })
 }
 
-async fn all_lost(lab: &Lab, set: &Set, lost: bool) -> Result<()> {
+async fn all_lost(lab: &Lab, set: &Set, many: usize, lost: bool) -> Result<()> {
     let what = if lost {
         "StatusLost on every Snapshot"
     } else {
@@ -345,12 +351,12 @@ async fn all_lost(lab: &Lab, set: &Set, lost: bool) -> Result<()> {
             .filter(|s| conditions::is_true(&s.conditions, conditions::STATUS_LOST))
             .count();
         lab.note(format!("{with} of {} show it", all.len()));
-        ensure!(all.len() == SET, "{} Snapshots are left of {SET}", all.len());
-        let wanted = if lost { SET } else { 0 };
+        ensure!(all.len() == many, "{} Snapshots are left of {many}", all.len());
+        let wanted = if lost { many } else { 0 };
         Ok(if with == wanted {
             Look::Done(())
         } else {
-            Look::Not(format!("{with} of {SET} show it"))
+            Look::Not(format!("{with} of {many} show it"))
         })
     })
     .await

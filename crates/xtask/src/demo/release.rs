@@ -10,19 +10,20 @@ use holdfast_e2e::scenario::{release_command, shell};
 use holdfast_e2e::{Lab, Look, until, until_every};
 use kube::api::{Api, ListParams};
 
-use super::prepare::{SET, Seeded};
+use super::prepare::Seeded;
 use super::stage::{Row, Stage};
 use super::waves::Wave;
 use crate::progress::{say, seconds};
 
-/// Batches of at most 200 members make four of 700.
-const BATCHES: usize = 4;
+/// Most members of a batch.
+const BATCH: usize = 200;
 /// The Snapshot that is deleted by hand: the first of its schedule.
 const BY_HAND: &str = "mail-1";
 
 /// Step d.
 pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Result<()> {
-    let lab = stage.lab.clone();
+    let (lab, many) = (stage.lab.clone(), seeded.size());
+    let most_batches = many.div_ceil(BATCH);
     let command = release_command(&wave.message)?;
     say(
         "\nd. All are pending. The repository's condition says how to release them; the command is run to the letter:",
@@ -40,8 +41,8 @@ pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Res
         .await?;
     let batches = stage.watch.with_member_of(&uids);
     ensure!(
-        (1..=BATCHES).contains(&batches.len()),
-        "the wave took {} batch Jobs, at most {BATCHES} are expected",
+        (1..=most_batches).contains(&batches.len()),
+        "the wave took {} batch Jobs, at most {most_batches} are expected",
         batches.len()
     );
     let strangers = batches
@@ -51,31 +52,31 @@ pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Res
         .count();
     let carried: BTreeSet<&String> = batches.iter().flat_map(|b| &b.members).collect();
     ensure!(
-        carried.len() == SET + strangers,
-        "the batches carried {} members of the wave, not {SET}",
+        carried.len() == many + strangers,
+        "the batches carried {} members of the wave, not {many}",
         carried.len() - strangers
     );
     let most = stage.watch.most_since_mark();
     ensure!(most <= 1, "{most} batch delete Jobs were alive at once");
     let after = stage.count().await?;
     let (backups, prunes) = (0, strangers as u64);
-    let expected = wave.count - SET as u64 - prunes + backups;
+    let expected = wave.count - many as u64 - prunes + backups;
     ensure!(
         after == expected,
-        "the repository holds {after} snapshots; {} before, {SET} of the wave, {prunes} prunes and {backups} backups make {expected}",
+        "the repository holds {after} snapshots; {} before, {many} of the wave, {prunes} prunes and {backups} backups make {expected}",
         wave.count
     );
     let sizes: Vec<String> = batches.iter().map(|b| b.members.len().to_string()).collect();
     say(format!(
-        "   Drained in {}: {} batch Jobs ({} members), never two at once, all reaped. All {SET} objects are gone; the repository went from {} to {after} ({SET} less; {prunes} prunes and {backups} backups in that time).",
+        "   Drained in {}: {} batch Jobs ({} members), never two at once, all reaped. All {many} objects are gone; the repository went from {} to {after} ({many} less; {prunes} prunes and {backups} backups in that time).",
         seconds(took),
         batches.len(),
         sizes.join(" + "),
         wave.count
     ));
     stage.row(Row {
-        what: "d. acknowledged: drains",
-        objects: SET,
+        what: "d. acknowledged: drains".into(),
+        objects: many,
         jobs: batches.len().to_string(),
         most: most.to_string(),
         took,
@@ -88,7 +89,7 @@ pub async fn acknowledge(stage: &mut Stage, seeded: &Seeded, wave: &Wave) -> Res
 async fn drained(stage: &Stage, lab: &Lab, seeded: &Seeded) -> Result<()> {
     let api: Api<Snapshot> = lab.api(&seeded.set.namespace);
     let params = ListParams::default().labels(&format!("{}={}", names::SCHEDULE_LABEL, seeded.set.schedule));
-    let uids = seeded.uids();
+    let (uids, many) = (seeded.uids(), seeded.size());
     until_every(
         Duration::from_secs(1),
         "the wave to drain",
@@ -96,7 +97,7 @@ async fn drained(stage: &Stage, lab: &Lab, seeded: &Seeded) -> Result<()> {
         || async {
             let left = api.list_metadata(&params).await?.items.len();
             let jobs = stage.watch.with_member_of(&uids).len();
-            let seen = format!("{left} of {SET} objects left, {jobs} batch Jobs so far");
+            let seen = format!("{left} of {many} objects left, {jobs} batch Jobs so far");
             lab.note(&seen);
             Ok(if left == 0 {
                 Look::Done(())
@@ -191,7 +192,7 @@ pub async fn one_by_hand(stage: &mut Stage) -> Result<()> {
         seconds(took)
     ));
     stage.row(Row {
-        what: "e. one by hand",
+        what: "e. one by hand".into(),
         objects: 1,
         jobs: "1".into(),
         most: stage.watch.most_since_mark().to_string(),

@@ -1,5 +1,6 @@
 //! What every step of the story shares: the cluster, the watch on Jobs, the telling and the final table.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,6 @@ use holdfast_e2e::jobs::Watch;
 use holdfast_e2e::{Lab, Look, count, until_every};
 use kube::api::{Api, ListParams};
 
-use super::prepare::SET;
 use crate::progress::{Step, say, seconds};
 
 /// The repository's object and claim.
@@ -50,7 +50,7 @@ impl Shown {
 /// A line of the final table.
 pub struct Row {
     /// Which step.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Snapshot objects it is about.
     pub objects: usize,
     /// Jobs created for it.
@@ -75,6 +75,8 @@ pub struct Stage {
     pub watch: Watch,
     /// The folder of our kubectl.
     pub kubectl: Option<PathBuf>,
+    /// Objects of each set.
+    pub objects: usize,
     /// Snapshots on the repository's volume when counted last.
     pub counted: u64,
     shown: Shown,
@@ -84,7 +86,13 @@ pub struct Stage {
 
 impl Stage {
     /// An empty namespace, watched.
-    pub async fn new(lab: Lab, namespace: &str, shown: Shown, kubectl: Option<PathBuf>) -> Result<Self> {
+    pub async fn new(
+        lab: Lab,
+        namespace: &str,
+        shown: Shown,
+        kubectl: Option<PathBuf>,
+        objects: usize,
+    ) -> Result<Self> {
         lab.create(holdfast_e2e::objects::namespace(namespace, "demo"))
             .await?;
         let watch = Watch::start(&lab.client, namespace).await?;
@@ -93,6 +101,7 @@ impl Stage {
             namespace: namespace.to_owned(),
             watch,
             kubectl,
+            objects,
             counted: 0,
             shown,
             rows: Vec::new(),
@@ -138,7 +147,7 @@ impl Stage {
     /// The end: both counts once more, and the table.
     pub async fn close(mut self) -> Result<()> {
         let last = self.count_both().await?;
-        let rows = rediscovered(&self.lab, &self.namespace);
+        let rows = rediscovered(&self.lab, &self.namespace, self.objects);
         let rows = self
             .during("waiting until what was kept is seen again", rows)
             .await?;
@@ -163,7 +172,7 @@ impl Stage {
         ]);
         for row in &self.rows {
             table.add_row([
-                row.what.to_owned(),
+                row.what.to_string(),
                 row.objects.to_string(),
                 row.jobs.clone(),
                 row.most.clone(),
@@ -190,18 +199,18 @@ impl Stage {
 }
 
 /// Waits until the catalog shows everything that was kept in step b, and nothing else.
-async fn rediscovered(lab: &Lab, namespace: &str) -> Result<usize> {
+async fn rediscovered(lab: &Lab, namespace: &str, many: usize) -> Result<usize> {
     let api: Api<Snapshot> = lab.api(namespace);
     let rows = ListParams::default().labels(&format!("{}=discovered", names::ORIGIN_LABEL));
     let what = "what was kept to be seen again";
     until_every(Duration::from_secs(1), what, Duration::from_secs(120), || async {
         let there = api.list_metadata(&rows).await?.items.len();
-        lab.note(format!("{there} of {SET}"));
-        Ok(if there == SET {
+        lab.note(format!("{there} of {many}"));
+        Ok(if there == many {
             Look::Done(there)
         } else {
             Look::Not(format!(
-                "{there} Snapshots with origin discovered, {SET} were kept"
+                "{there} Snapshots with origin discovered, {many} were kept"
             ))
         })
     })

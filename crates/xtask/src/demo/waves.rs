@@ -12,7 +12,7 @@ use holdfast_e2e::{Lab, Look, objects, until, until_every};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams};
 
-use super::prepare::{KEEPS, SET, Seeded, by_hand, of_set};
+use super::prepare::{KEEPS, Seeded, by_hand, of_set};
 use super::stage::{Row, Stage, VAULT};
 use crate::progress::{say, seconds};
 
@@ -70,14 +70,14 @@ async fn flap(lab: &Lab, seeded: &Seeded) -> Result<Duration> {
 /// Step b: with the default, every object goes and every snapshot stays.
 pub async fn flap_kept(stage: &mut Stage, seeded: &Seeded) -> Result<()> {
     let started = Instant::now();
-    let (lab, set) = (stage.lab.clone(), &seeded.set);
+    let (lab, set, many) = (stage.lab.clone(), &seeded.set, seeded.size());
     say(format!(
         "\nb. The schedule {} is deleted and re-created twice, as a flapping controller would.",
         set.schedule
     ));
     let took = stage.during("flapping", flap(&lab, seeded)).await?;
     say(format!(
-        "   Deleted and re-created twice within {}; the real garbage collector deletes its {SET} Snapshots.",
+        "   Deleted and re-created twice within {}; the real garbage collector deletes its {many} Snapshots.",
         seconds(took)
     ));
     stage
@@ -100,12 +100,12 @@ pub async fn flap_kept(stage: &mut Stage, seeded: &Seeded) -> Result<()> {
     let events = warnings(&lab, seeded, "SnapshotRetainedOnScheduleDelete");
     let events = stage.during("counting the warning events", events).await?;
     say(format!(
-        "   All {SET} Snapshot objects are gone after {}. No delete Job ever existed. The repository holds {after} snapshots, as before. {events} Warning events SnapshotRetainedOnScheduleDelete, one for each Snapshot.",
+        "   All {many} Snapshot objects are gone after {}. No delete Job ever existed. The repository holds {after} snapshots, as before. {events} Warning events SnapshotRetainedOnScheduleDelete, one for each Snapshot.",
         seconds(gone)
     ));
     stage.row(Row {
-        what: "b. schedule flaps, Retain",
-        objects: SET,
+        what: "b. schedule flaps, Retain".into(),
+        objects: many,
         jobs: "0".into(),
         most: "0".into(),
         took: started.elapsed(),
@@ -118,13 +118,14 @@ pub async fn flap_kept(stage: &mut Stage, seeded: &Seeded) -> Result<()> {
 async fn all_gone(lab: &Lab, seeded: &Seeded) -> Result<()> {
     let api: Api<Snapshot> = lab.api(&seeded.set.namespace);
     let params = ListParams::default().labels(&format!("{}={}", names::SCHEDULE_LABEL, seeded.set.schedule));
+    let many = seeded.size();
     until_every(
         Duration::from_secs(1),
         "every Snapshot to be gone",
         Duration::from_secs(300),
         || async {
             let left = api.list_metadata(&params).await?.items.len();
-            lab.note(format!("{left} of {SET} left"));
+            lab.note(format!("{left} of {many} left"));
             Ok(if left == 0 {
                 Look::Done(())
             } else {
@@ -178,6 +179,7 @@ async fn warnings(lab: &Lab, seeded: &Seeded, reason: &str) -> Result<usize> {
 pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
     let started = Instant::now();
     let (lab, ns, set) = (stage.lab.clone(), stage.namespace.clone(), &seeded.set);
+    let many = seeded.size();
     let known: BTreeSet<String> = stage.watch.all().into_iter().map(|b| b.name).collect();
     stage.watch.mark();
     say(format!(
@@ -205,7 +207,10 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
         .await?;
     let held = started.elapsed();
     let message = stage
-        .during("waiting for the repository's condition", held_message(&lab, &ns))
+        .during(
+            "waiting for the repository's condition",
+            held_message(&lab, &ns, many),
+        )
         .await?;
     let jobs = stage
         .watch
@@ -235,7 +240,7 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
         pruned.len()
     );
     say(format!(
-        "   All {SET} are held after {}: DeletionHeld is True on each, the threshold is {}, no Job has one of them as a member.",
+        "   All {many} are held after {}: DeletionHeld is True on each, the threshold is {}, no Job has one of them as a member.",
         seconds(held),
         names::DEFAULT_THRESHOLD
     ));
@@ -251,8 +256,8 @@ pub async fn flap_held(stage: &mut Stage, seeded: &Seeded) -> Result<Wave> {
         pruned.len()
     ));
     stage.row(Row {
-        what: "c. schedule flaps, Delete: held",
-        objects: SET,
+        what: "c. schedule flaps, Delete: held".into(),
+        objects: many,
         jobs: format!("0 (+{} prunes)", jobs.len()),
         most: stage.watch.most_since_mark().to_string(),
         took: started.elapsed(),
@@ -301,13 +306,14 @@ async fn pruned(lab: &Lab, ns: &str, before: &BTreeSet<String>) -> Result<Vec<St
 }
 
 async fn all_held(lab: &Lab, seeded: &Seeded) -> Result<()> {
+    let many = seeded.size();
     until_every(
         Duration::from_secs(2),
         "every Snapshot to be held",
         Duration::from_secs(300),
         || async {
             let all = of_set(lab, &seeded.set).await?;
-            ensure!(all.len() == SET, "{} Snapshots are left of {SET}", all.len());
+            ensure!(all.len() == many, "{} Snapshots are left of {many}", all.len());
             let pending = all
                 .iter()
                 .filter(|s| s.metadata.deletion_timestamp.is_some())
@@ -318,9 +324,9 @@ async fn all_held(lab: &Lab, seeded: &Seeded) -> Result<()> {
                 .filter(|s| conditions::is_true(&s.conditions, conditions::DELETION_HELD))
                 .count();
             lab.note(format!(
-                "{pending} of {SET} deleted by the garbage collector, {held} held"
+                "{pending} of {many} deleted by the garbage collector, {held} held"
             ));
-            Ok(if held == SET {
+            Ok(if held == many {
                 Look::Done(())
             } else {
                 Look::Not(format!("{pending} pending, {held} held"))
@@ -331,7 +337,7 @@ async fn all_held(lab: &Lab, seeded: &Seeded) -> Result<()> {
 }
 
 /// The message of the repository's condition once it speaks of all of them.
-async fn held_message(lab: &Lab, ns: &str) -> Result<String> {
+async fn held_message(lab: &Lab, ns: &str, many: usize) -> Result<String> {
     let api: Api<Repository> = lab.api(ns);
     until(
         "the condition MassDeletionHeld to name all",
@@ -343,7 +349,7 @@ async fn held_message(lab: &Lab, ns: &str) -> Result<String> {
                 .status
                 .context("the repository has no status")?;
             let condition = conditions::get(&status.conditions, conditions::MASS_DELETION_HELD);
-            let all = format!("{SET} held");
+            let all = format!("{many} held");
             Ok(
                 match condition.filter(|c| c.status == "True" && c.message.contains(&all)) {
                     Some(condition) => Look::Done(condition.message.clone()),
