@@ -6,6 +6,7 @@
 use super::Account;
 use super::gate::{Books, JobSeen, Moment};
 use super::ledger::Item;
+use super::world::Kind;
 use holdfast_core::quota::gate::in_flight;
 use holdfast_core::quota::reservations::Reservations;
 
@@ -28,6 +29,10 @@ impl Books for Account {
 
     fn has_job_named(&self, namespace: &str, name: &str) -> bool {
         self.world.has_job_named(namespace, name)
+    }
+
+    fn jobs_silent_for(&self) -> Option<std::time::Duration> {
+        self.pulse.silent_for(&Kind::Job)
     }
 
     fn job(&self, uid: &str) -> JobSeen {

@@ -146,7 +146,8 @@ fn refused(reason: RefuseReason) -> &'static str {
             "The operator has just started and has not counted yet. Try again in a minute."
         }
         RefuseReason::LedgerStale => {
-            "The operator cannot watch the API server. Try again; if it lasts, look at its log."
+            "A watch of the API server has told nothing for 90 seconds, or what was seen could not be recorded for a minute. Try \
+             again; if it lasts, look at the operator's log."
         }
         RefuseReason::TakingOver => {
             "Another replica has just taken over and waits for a minute for what the last one admitted."

@@ -164,7 +164,8 @@ impl World {
     fn wait(&mut self, seconds: i64) {
         self.keep_watch(self.now + seconds);
         self.now += seconds;
-        self.reservations.expire(Duration::from_secs(self.now as u64));
+        let now = Duration::from_secs(self.now as u64);
+        self.reservations.expire(now, Some(now));
         let due: Vec<Change> = self
             .ledger
             .timed()

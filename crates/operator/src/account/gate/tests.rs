@@ -19,6 +19,8 @@ struct Fake {
     hard: Mutex<BTreeMap<String, String>>,
     jobs: Mutex<BTreeMap<String, JobSeen>>,
     seen_names: Mutex<BTreeSet<String>>,
+    /// When the watch of jobs fell silent.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 impl Books for Fake {
@@ -45,6 +47,11 @@ impl Books for Fake {
             .get(uid)
             .copied()
             .unwrap_or(JobSeen::Not)
+    }
+
+    fn jobs_silent_for(&self) -> Option<Duration> {
+        let since = *self.silent_since.lock().unwrap();
+        Some(since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 }
 
@@ -229,6 +236,26 @@ async fn a_name_that_cannot_be_looked_up_decides_nothing() {
     );
     let error = scene.gate.ask(request("a"), "a").await.expect_err("no decision");
     assert!(error.to_string().contains("try again"), "{error}");
+}
+
+/// Promise 8.9: absence from a watch that may be dead proves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_outlives_a_watch_that_is_silent_and_ends_when_it_speaks_again() {
+    let scene = scene("1", Server::default());
+    assert!(admitted(
+        &scene.gate.ask(request("one"), "one").await.expect("an answer")
+    ));
+    *scene.books.silent_since.lock().unwrap() = Some(Instant::now());
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    scene.gate.expire();
+    assert!(!admitted(
+        &scene.gate.ask(request("two"), "two").await.expect("an answer")
+    ));
+    *scene.books.silent_since.lock().unwrap() = None;
+    scene.gate.expire();
+    assert!(admitted(
+        &scene.gate.ask(request("two"), "two").await.expect("an answer")
+    ));
 }
 
 /// Webhook case 15: what something after the gate refused ends by itself.

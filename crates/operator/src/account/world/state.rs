@@ -41,7 +41,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind that is always the same; kinds of strategies come and go.
-    const FIXED: [Kind; 9] = [
+    pub(in crate::account) const FIXED: [Kind; 9] = [
         Kind::Quota,
         Kind::Namespace,
         Kind::Artifact,
