@@ -37,7 +37,7 @@ use pulse::Pulse;
 use settings::AccountSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use world::{Change, Dirty, Kind, World};
+use world::{Change, Dirty, Kind, Observed, World};
 
 /// The names of the two dimensions.
 pub const DIMENSIONS: Dimensions<'static> = Dimensions {
@@ -108,12 +108,22 @@ impl Account {
 
     /// Applies one observation and queues what it concerns.
     pub fn observe(&self, change: Change) {
-        let dirty = self.world.apply(change);
         // A standby looks at everything when it takes over.
-        if self.leadership.is_leader() {
-            for one in dirty {
-                self.distribute(one);
-            }
+        if !self.leadership.is_leader() {
+            self.world.apply(change);
+            self.world.forget_all_begun();
+            return;
+        }
+        // A job that is seen and not owed is in the ledger: there is no moment in between.
+        if let Change::Set(Observed::Job(view)) = &change
+            && !self.world.has_job(&view.uid)
+        {
+            let namespace = view.namespace.to_string();
+            self.arrears
+                .owe(&Item::Job(Arc::clone(&view.uid)), Some(namespace));
+        }
+        for one in self.world.apply(change) {
+            self.distribute(one);
         }
     }
 

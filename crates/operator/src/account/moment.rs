@@ -38,7 +38,8 @@ impl Books for Account {
     fn job(&self, uid: &str) -> JobSeen {
         let seen = self.world.has_job(uid);
         let recorded = self.book.read(|ledger| ledger.get(uid).is_some());
-        match (recorded, seen, self.arrears.owes(&Item::Job(uid.into()))) {
+        let owed = !self.arrears.has_looked() || self.arrears.owes(&Item::Job(uid.into()));
+        match (recorded, seen, owed) {
             (true, _, _) | (false, true, false) => JobSeen::Recorded,
             (false, true, true) => JobSeen::Seen,
             (false, false, _) => JobSeen::Not,

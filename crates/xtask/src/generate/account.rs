@@ -122,7 +122,7 @@ fn removed(reason: RemoveReason) -> &'static str {
         RemoveReason::RunFailed => {
             "The BackupJob failed, and the driver's own object does not say that the run goes on."
         }
-        RemoveReason::RunOver => "The driver's own object says that the run is over.",
+        RemoveReason::RunOver => "The driver's own object says that the run failed.",
         RemoveReason::DiedWithJob => "The BackupJob was deleted, and the run was a pod that it owned.",
         RemoveReason::DeadlinePassed => {
             "The driver's deadline, or a day for drivers without one, has passed."

@@ -313,20 +313,19 @@ async fn at_a_takeover_what_was_read_live_counts_unless_the_ledger_has_it() {
     let scene = scene("3", Server::default());
     scene.books.jobs.lock().unwrap().extend([
         ("recorded".to_owned(), JobSeen::Recorded),
-        ("over".to_owned(), JobSeen::Seen),
+        ("over".to_owned(), JobSeen::Recorded),
         ("running".to_owned(), JobSeen::Seen),
     ]);
-    let listed = |uid: &str, over| Listed {
+    let listed = |uid: &str| Listed {
         uid: uid.into(),
         namespace: "tenant-acme".into(),
         application: application(uid),
-        over,
     };
     let all = [
-        listed("recorded", false),
-        listed("over", true),
-        listed("running", false),
-        listed("unseen", true),
+        listed("recorded"),
+        listed("over"),
+        listed("running"),
+        listed("unseen"),
     ];
     scene.gate.taken_over(1, all);
     assert_eq!(
