@@ -97,17 +97,21 @@ pub enum RunState {
     NotKnown,
     /// At least one is under way.
     Running,
-    /// Every one is over.
-    Over,
+    /// Every one is over, and at least one wrote what it was to write, or a part of it.
+    Completed,
+    /// Every one is over, and none came to anything.
+    Failed,
 }
 
 impl RunState {
     /// With one more object of the same run.
     #[must_use]
-    pub fn with(self, over: bool) -> Self {
-        match (self, over) {
-            (_, false) | (Self::Running, true) => Self::Running,
-            (Self::NotKnown | Self::Over, true) => Self::Over,
+    pub fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Running, _) | (_, Self::Running) => Self::Running,
+            (Self::Completed, _) | (_, Self::Completed) => Self::Completed,
+            (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
+            (Self::NotKnown, Self::NotKnown) => Self::NotKnown,
         }
     }
 }
@@ -218,13 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_over_only_when_every_object_of_it_is() {
-        let run = |all: &[bool]| {
-            all.iter()
-                .fold(RunState::NotKnown, |state, over| state.with(*over))
-        };
-        assert_eq!(run(&[]), RunState::NotKnown);
-        assert_eq!(run(&[true, true]), RunState::Over);
-        assert_eq!(run(&[true, false, true]), RunState::Running);
+    fn a_run_is_over_only_when_every_object_of_it_is_and_wrote_bytes_when_one_did() {
+        use RunState::{Completed, Failed, NotKnown, Running};
+        let run = |all: &[RunState]| all.iter().fold(NotKnown, |state, one| state.with(*one));
+        assert_eq!(run(&[]), NotKnown);
+        assert_eq!(run(&[Failed, Failed]), Failed);
+        assert_eq!(run(&[Failed, Completed, Failed]), Completed);
+        assert_eq!(run(&[Completed, Running, Failed]), Running);
     }
 }

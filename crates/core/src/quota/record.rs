@@ -70,7 +70,7 @@ words! {
         PurgeUnproven => "PurgeUnproven",
         /// Retained: its last Backup names another place now.
         BackupMoved => "BackupMoved",
-        /// Retained: a run succeeded, and no Backup records what it wrote.
+        /// Retained: a run succeeded, or was never seen to end, and no Backup records what it wrote.
         NoBackupRecorded => "NoBackupRecorded",
         /// Attributed or Retained: a listing found again what counted as gone.
         Reappeared => "Reappeared",
@@ -116,7 +116,10 @@ impl Reason {
                 "nobody said within a day whether the bytes were deleted: look at the driver, then write the record off"
             }
             Self::BackupMoved => "its last Backup refers to another place now",
-            Self::NoBackupRecorded => "a run succeeded, and no Backup records what it wrote",
+            Self::NoBackupRecorded => {
+                "a run succeeded, or its BackupJob was deleted and nobody saw it fail, and no Backup records what it wrote: \
+                 delete the bytes if there are any, then write the record off"
+            }
             Self::Reappeared => "a listing found it again after it had counted as gone",
             Self::PurgeProven => "its driver says that the bytes are deleted",
             Self::ReadBack => "the place was read back and does not have it any more",
@@ -134,7 +137,7 @@ words! {
         Recorded => "Recorded",
         /// The run failed.
         RunFailed => "RunFailed",
-        /// The driver's own object says that the run is over.
+        /// The driver's own object says that the run failed.
         RunOver => "RunOver",
         /// The run was a pod of the BackupJob, which is gone.
         DiedWithJob => "DiedWithJob",

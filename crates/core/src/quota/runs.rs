@@ -2,7 +2,8 @@
 //! (`docs/design.md` 4.1).
 //!
 //! **Promises.** A run whose BackupJob was deleted goes on counting. A job that no controller ever takes up stops
-//! counting after a day. A run whose Backup is recorded is never counted beside it.
+//! counting after a day. A run whose Backup is recorded is never counted beside it. A run that wrote bytes, or that had
+//! begun when its BackupJob was deleted and was never seen to fail, is charged when it ends, Backup or not.
 //!
 //! **Assumes.** A Backup has the name of its BackupJob, and is created before the job says `Succeeded`; watches of
 //! two kinds may show them in the other order.
@@ -41,8 +42,10 @@ pub enum DriverRun {
     NotKnown,
     /// It runs.
     Running,
-    /// It is over.
-    Over,
+    /// It is over, and wrote bytes.
+    Completed,
+    /// It is over, and came to nothing.
+    Failed,
 }
 
 /// Whether the run's Backup exists, when the job says `Succeeded` and no record has it.
@@ -52,6 +55,9 @@ pub enum ResultLookup {
     NotLooked,
     /// A live read found no Backup that this run can have made.
     Absent,
+    /// The same, and the job was created while this ledger was kept: not having its record is no sign that it was
+    /// before the ledger began, but that it ended before anybody looked.
+    AbsentOfNewJob,
 }
 
 /// What is read of a BackupJob and its run.
@@ -96,23 +102,33 @@ pub fn run_seen(platform: Platform<'_>, ledger: &Ledger, fact: &RunFact, now: Ti
             .collect();
     }
     let seen = seen(recorded, fact, now);
+    if fact.phase == Phase::Succeeded {
+        return match (recorded, fact.result) {
+            // Watches of two kinds are not ordered: the Backup may be on its way.
+            (_, ResultLookup::NotLooked) => Vec::new(),
+            (Some(run), ResultLookup::Absent | ResultLookup::AbsentOfNewJob) => {
+                left_behind(ledger, run, Some(run), Wrote::Something, now)
+            }
+            (None, ResultLookup::AbsentOfNewJob) => left_behind(ledger, &seen, None, Wrote::Something, now),
+            // A result that was deleted before anybody looked: what is counted begins with the ledger.
+            (None, ResultLookup::Absent) => Vec::new(),
+        };
+    }
     let ended = match (fact.phase, fact.driver) {
-        (_, DriverRun::Over) if fact.phase != Phase::Succeeded => Some(RemoveReason::RunOver),
-        (Phase::Failed, DriverRun::NotKnown | DriverRun::Over) => Some(RemoveReason::RunFailed),
-        (Phase::Failed, DriverRun::Running)
-        | (
-            Phase::None | Phase::Pending | Phase::Running | Phase::Succeeded | Phase::Unknown,
-            DriverRun::NotKnown | DriverRun::Running | DriverRun::Over,
-        ) => limit_passed(platform, &seen, now),
+        (_, DriverRun::Completed) => {
+            return recorded
+                .map(|run| left_behind(ledger, run, Some(run), Wrote::ItsOwn, now))
+                .unwrap_or_default();
+        }
+        (_, DriverRun::Failed) => Some(RemoveReason::RunOver),
+        (Phase::Failed, DriverRun::NotKnown) => Some(RemoveReason::RunFailed),
+        (_, DriverRun::NotKnown | DriverRun::Running) => limit_passed(platform, &seen, now),
     };
-    match (recorded, ended, fact.phase) {
-        (Some(run), _, Phase::Succeeded) => succeeded(run, fact, now),
-        // A result that was deleted before anybody looked: what is counted begins with the ledger.
-        (None, _, Phase::Succeeded) => Vec::new(),
-        (Some(run), Some(reason), _) => vec![remove(run, reason)],
-        (None, Some(_), _) => Vec::new(),
-        (Some(run), None, _) if *run == seen => Vec::new(),
-        (_, None, _) => vec![Change::Write(Box::new(seen))],
+    match (recorded, ended) {
+        (Some(run), Some(reason)) => vec![remove(run, reason)],
+        (None, Some(_)) => Vec::new(),
+        (Some(run), None) if *run == seen => Vec::new(),
+        (_, None) => vec![Change::Write(Box::new(seen))],
     }
 }
 
@@ -150,44 +166,79 @@ fn seen(recorded: Option<&Record>, fact: &RunFact, now: Timestamp) -> Record {
     }
 }
 
-/// A run that says it succeeded, and whose Backup no record has.
-fn succeeded(run: &Record, fact: &RunFact, now: Timestamp) -> Vec<Change> {
-    match fact.result {
-        // Watches of two kinds are not ordered: the Backup may be on its way.
-        ResultLookup::NotLooked => Vec::new(),
-        ResultLookup::Absent => {
-            let Some(strategy) = run.subject.strategy().cloned() else {
-                return vec![remove(run, RemoveReason::RunOver)];
-            };
-            match fact.in_force.capabilities.identity {
-                // It wrote over what another Backup already stands for.
-                IdentityKind::Shared => vec![remove(run, RemoveReason::Replaced)],
-                IdentityKind::Unique | IdentityKind::Unknown => {
-                    let identity = Identity {
-                        namespace: fact.namespace.clone(),
-                        strategy,
-                        thing: Thing::OfBackup(fact.job.uid.clone()),
-                    };
-                    let left = Record {
-                        name: identity.record_name(),
-                        subject: Subject::Artifact(identity),
-                        times: Times {
-                            recorded_at: Some(now),
-                            deleted_at: Some(now),
-                            ..run.times
-                        },
-                        ..run.moved(State::Retained, Reason::NoBackupRecorded)
-                    };
-                    vec![Change::Write(Box::new(left)), remove(run, RemoveReason::Replaced)]
-                }
-            }
-        }
-    }
+/// Who says that a run without a Backup wrote something of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrote {
+    /// The driver's own object, which stands for these bytes and no others.
+    ItsOwn,
+    /// Nobody: where runs write over one key, it may be what another record stands for.
+    Something,
 }
 
-/// A BackupJob is gone. Its run goes on, unless it was a pod that the job owned.
+/// What a run that wrote bytes, or may have, leaves when no Backup records it. `recorded`: its record, which goes.
+fn left_behind(
+    ledger: &Ledger,
+    run: &Record,
+    recorded: Option<&Record>,
+    wrote: Wrote,
+    now: Timestamp,
+) -> Vec<Change> {
+    let Some(left) = what_is_left(ledger, run, wrote, now) else {
+        let reason = match run.subject.strategy() {
+            Some(_) => RemoveReason::Replaced,
+            None => RemoveReason::RunOver,
+        };
+        return recorded.map(|run| remove(run, reason)).into_iter().collect();
+    };
+    let mut changes = Vec::new();
+    if ledger.get(&left.name).is_none() {
+        changes.push(Change::Write(Box::new(left)));
+    }
+    changes.extend(recorded.map(|run| remove(run, RemoveReason::Replaced)));
+    changes
+}
+
+/// The record of it; none if its driver is not known, or if it wrote over what is charged already.
+fn what_is_left(ledger: &Ledger, run: &Record, wrote: Wrote, now: Timestamp) -> Option<Record> {
+    let strategy = run.subject.strategy().cloned()?;
+    let over_another = match (run.in_force.capabilities.identity, wrote) {
+        (IdentityKind::Shared, Wrote::Something) => ledger.of_namespace(run.namespace()).any(|other| {
+            other.state.is_charged()
+                && other.application == run.application
+                && other.subject.strategy() == Some(&strategy)
+        }),
+        (IdentityKind::Shared, Wrote::ItsOwn) | (IdentityKind::Unique | IdentityKind::Unknown, _) => false,
+    };
+    if over_another {
+        return None;
+    }
+    let identity = Identity {
+        namespace: run.namespace().to_owned(),
+        strategy,
+        thing: Thing::OfBackup(run.name.clone()),
+    };
+    Some(Record {
+        name: identity.record_name(),
+        subject: Subject::Artifact(identity),
+        times: Times {
+            recorded_at: Some(now),
+            deleted_at: Some(now),
+            ..run.times
+        },
+        ..run.moved(State::Retained, Reason::NoBackupRecorded)
+    })
+}
+
+/// A BackupJob is gone. Its run goes on, unless it was a pod that the job owned. `begun`: when it had begun, if its
+/// last state said so.
 #[must_use]
-pub fn run_gone(platform: Platform<'_>, ledger: &Ledger, job_uid: &str, now: Timestamp) -> Option<Change> {
+pub fn run_gone(
+    platform: Platform<'_>,
+    ledger: &Ledger,
+    job_uid: &str,
+    begun: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Change> {
     let run = ledger
         .get(job_uid)
         .filter(|record| record.state == State::InFlight)?;
@@ -203,6 +254,7 @@ pub fn run_gone(platform: Platform<'_>, ledger: &Ledger, job_uid: &str, now: Tim
         Change::Write(Box::new(Record {
             times: Times {
                 deleted_at: Some(now),
+                started_at: run.times.started_at.or(begun),
                 ..run.times
             },
             ..run.moved(State::InFlight, Reason::JobDeleted)
@@ -210,13 +262,31 @@ pub fn run_gone(platform: Platform<'_>, ledger: &Ledger, job_uid: &str, now: Tim
     })
 }
 
-/// The driver's own object says that a run is over, whatever became of its BackupJob.
+/// How a run ended whose BackupJob is gone, as the driver's own object says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunEnd {
+    /// It wrote bytes, and a live read found no Backup that records them.
+    Completed,
+    /// It came to nothing.
+    Failed,
+}
+
+/// The driver's own object says that the run of a BackupJob that is gone is over.
 #[must_use]
-pub fn run_over(ledger: &Ledger, job_uid: &str) -> Option<Change> {
-    let run = ledger
-        .get(job_uid)
-        .filter(|record| record.state == State::InFlight)?;
-    Some(remove(run, RemoveReason::RunOver))
+pub fn run_over(ledger: &Ledger, job_uid: &str, end: RunEnd, now: Timestamp) -> Vec<Change> {
+    let in_flight = |record: &&Record| record.state == State::InFlight;
+    let Some(run) = ledger.get(job_uid).filter(in_flight) else {
+        return Vec::new();
+    };
+    let has_result = run
+        .job
+        .as_ref()
+        .is_some_and(|job| ledger.has_result_of(run.namespace(), &job.name, job.created_at));
+    match end {
+        RunEnd::Completed if has_result => vec![remove(run, RemoveReason::Recorded)],
+        RunEnd::Completed => left_behind(ledger, run, Some(run), Wrote::ItsOwn, now),
+        RunEnd::Failed => vec![remove(run, RemoveReason::RunOver)],
+    }
 }
 
 /// UIDs of runs whose BackupJob a complete list does not have: deleted while nobody looked.
@@ -229,10 +299,21 @@ pub fn runs_gone_since(ledger: &Ledger, listed: &std::collections::BTreeSet<Stri
         .collect()
 }
 
-/// What time alone does to a run.
+/// What time alone does to a run. One that had begun when its BackupJob was deleted may have ended well, and nobody
+/// will say: its driver's bytes are charged. One whose BackupJob is there is spoken of by it.
 #[must_use]
-pub fn overdue(platform: Platform<'_>, run: &Record, now: Timestamp) -> Option<Change> {
-    limit_passed(platform, run, now).map(|reason| remove(run, reason))
+pub fn overdue(platform: Platform<'_>, ledger: &Ledger, run: &Record, now: Timestamp) -> Vec<Change> {
+    let Some(reason) = limit_passed(platform, run, now) else {
+        return Vec::new();
+    };
+    let unseen = run.reason == Reason::JobDeleted && run.times.started_at.is_some();
+    match what_is_left(ledger, run, Wrote::Something, now).filter(|_| unseen) {
+        Some(left) => vec![
+            Change::Write(Box::new(left)),
+            remove(run, RemoveReason::DeadlinePassed),
+        ],
+        None => vec![remove(run, reason)],
+    }
 }
 
 /// When a run stops counting if nothing else ends it, and why.

@@ -465,26 +465,26 @@ pub fn namespace_seen(ledger: &Ledger, namespace: &str, uid: &str) -> Vec<Change
 
 /// What time alone does to one record ([`Ledger::timed`]); runs are in [`super::runs::overdue`].
 #[must_use]
-pub fn overdue(platform: Platform<'_>, record: &Record, now: Timestamp) -> Option<Change> {
+pub fn overdue(platform: Platform<'_>, ledger: &Ledger, record: &Record, now: Timestamp) -> Vec<Change> {
     let passed = |since: Option<Timestamp>, limit: SignedDuration| {
         since.is_some_and(|since| now.duration_since(since) >= limit)
     };
     match record.state {
-        State::PendingPurge if passed(record.times.deleted_at, PURGE_PATIENCE) => Some(Change::Write(
+        State::PendingPurge if passed(record.times.deleted_at, PURGE_PATIENCE) => vec![Change::Write(
             Box::new(record.moved(State::Retained, Reason::PurgeUnproven)),
-        )),
+        )],
         State::Released if record.backups.is_empty() && passed(record.times.released_at, REMEMBERED) => {
-            Some(Change::Remove {
+            vec![Change::Remove {
                 name: record.name.clone(),
                 reason: RemoveReason::Forgotten,
-            })
+            }]
         }
-        State::InFlight => super::runs::overdue(platform, record, now),
+        State::InFlight => super::runs::overdue(platform, ledger, record, now),
         State::PendingPurge
         | State::Released
         | State::Attributed
         | State::Retained
         | State::WrittenOff
-        | State::Unknown => None,
+        | State::Unknown => Vec::new(),
     }
 }

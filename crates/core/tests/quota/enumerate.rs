@@ -416,8 +416,8 @@ fn a_backup_that_is_seen_only_after_its_bytes_were_missed_is_not_charged_then_or
     delete(&mut ledger, &backup(&keys[0], 0), 410);
     let record = of(&ledger, &late);
     assert_eq!(
-        holdfast_core::quota::transitions::overdue(PLATFORM, &record, t(400 * 86_400)),
-        None,
+        holdfast_core::quota::transitions::overdue(PLATFORM, &ledger, &record, t(400 * 86_400)),
+        [],
         "remembered as long as the Backup lives, or it would be charged when the record is forgotten"
     );
     let mut new = late.clone();

@@ -369,10 +369,19 @@ fn case_webhook_15_a_job_that_another_plugin_refused_stops_counting_after_90_sec
         application: app("a"),
         at: Duration::from_secs(10),
     });
-    assert!(reservations.expire(Duration::from_secs(99)).is_empty());
+    assert!(
+        reservations
+            .expire(Duration::from_secs(99), Some(Duration::from_secs(99)))
+            .is_empty()
+    );
     assert_eq!(in_flight(&Ledger::default(), &reservations, NS).len(), 1);
     assert!(in_flight(&Ledger::default(), &reservations, "other").is_empty());
-    assert_eq!(reservations.expire(Duration::from_secs(100)).len(), 1);
+    assert_eq!(
+        reservations
+            .expire(Duration::from_secs(100), Some(Duration::from_secs(100)))
+            .len(),
+        1
+    );
     assert!(reservations.is_empty());
 }
 

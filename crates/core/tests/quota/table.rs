@@ -78,7 +78,7 @@ fn after(record: &Record, fact: &BackupFact, happens: Happens) -> Option<Record>
             WriteOff::Already(_) | WriteOff::Refused(_) => Vec::new(),
         },
         Happens::NamespaceAgain => namespace_seen(&ledger, NS, "ns-2"),
-        Happens::AWeek => overdue(PLATFORM, record, t(8 * 86_400)).into_iter().collect(),
+        Happens::AWeek => overdue(PLATFORM, &ledger, record, t(8 * 86_400)),
     };
     for change in &changes {
         ledger.apply(change);

@@ -16,6 +16,7 @@ mod marker;
 pub mod metrics;
 mod moment;
 pub mod publish;
+pub mod pulse;
 pub mod settings;
 pub mod watch;
 pub mod work;
@@ -32,10 +33,11 @@ use holdfast_core::quota::gate::Knowledge;
 use holdfast_core::quota::{Dimensions, Figures};
 use ledger::Item;
 use ledger::arrears::Arrears;
+use pulse::Pulse;
 use settings::AccountSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use world::{Change, Dirty, World};
+use world::{Change, Dirty, Kind, Observed, World};
 
 /// The names of the two dimensions.
 pub const DIMENSIONS: Dimensions<'static> = Dimensions {
@@ -59,6 +61,8 @@ pub struct Account {
     pub metrics: Arc<Metrics>,
     /// What is observed.
     pub world: Arc<World>,
+    /// Whether the watches still tell what happens.
+    pub pulse: Arc<Pulse>,
     /// The ledger.
     pub book: Book,
     /// What was seen and is not in the ledger yet.
@@ -92,6 +96,7 @@ impl Account {
             events,
             metrics,
             world: World::new(),
+            pulse: Arc::default(),
             book: Book::default(),
             arrears: Arrears::default(),
             items: Queue::new(),
@@ -103,12 +108,22 @@ impl Account {
 
     /// Applies one observation and queues what it concerns.
     pub fn observe(&self, change: Change) {
-        let dirty = self.world.apply(change);
         // A standby looks at everything when it takes over.
-        if self.leadership.is_leader() {
-            for one in dirty {
-                self.distribute(one);
-            }
+        if !self.leadership.is_leader() {
+            self.world.apply(change);
+            self.world.forget_all_begun();
+            return;
+        }
+        // A job that is seen and not owed is in the ledger: there is no moment in between.
+        if let Change::Set(Observed::Job(view)) = &change
+            && !self.world.has_job(&view.uid)
+        {
+            let namespace = view.namespace.to_string();
+            self.arrears
+                .owe(&Item::Job(Arc::clone(&view.uid)), Some(namespace));
+        }
+        for one in self.world.apply(change) {
+            self.distribute(one);
         }
     }
 
@@ -245,14 +260,21 @@ impl Account {
         known.get(namespace).copied().unwrap_or_default()
     }
 
-    /// How far the figures of a namespace can be trusted: a ledger that is not complete knows nothing; one with old
-    /// arrears in this namespace is stale.
+    /// Kinds that a figure rests on and whose watch is silent: refused, failing, or dead.
+    #[must_use]
+    pub fn silent_kinds(&self) -> Vec<Kind> {
+        let watched = Kind::FIXED.into_iter().filter(|kind| self.world.is_synced(kind));
+        watched.filter(|kind| self.pulse.is_silent(kind)).collect()
+    }
+
+    /// How far the figures of a namespace can be trusted: a ledger that is not complete knows nothing; one whose
+    /// watches are silent, or with old arrears in this namespace, is stale.
     #[must_use]
     pub fn knowledge(&self, namespace: &str, figures: Figures) -> Knowledge {
         if !self.world.is_complete() || !self.arrears.is_added_up(namespace) {
             return Knowledge::NotYetCounted;
         }
-        if self.arrears.is_stale(namespace) {
+        if self.arrears.is_stale(namespace) || !self.silent_kinds().is_empty() {
             return Knowledge::Stale;
         }
         Knowledge::Current(figures)

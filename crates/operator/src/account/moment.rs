@@ -6,6 +6,7 @@
 use super::Account;
 use super::gate::{Books, JobSeen, Moment};
 use super::ledger::Item;
+use super::world::Kind;
 use holdfast_core::quota::gate::in_flight;
 use holdfast_core::quota::reservations::Reservations;
 
@@ -30,10 +31,15 @@ impl Books for Account {
         self.world.has_job_named(namespace, name)
     }
 
+    fn jobs_silent_for(&self) -> Option<std::time::Duration> {
+        self.pulse.silent_for(&Kind::Job)
+    }
+
     fn job(&self, uid: &str) -> JobSeen {
         let seen = self.world.has_job(uid);
         let recorded = self.book.read(|ledger| ledger.get(uid).is_some());
-        match (recorded, seen, self.arrears.owes(&Item::Job(uid.into()))) {
+        let owed = !self.arrears.has_looked() || self.arrears.owes(&Item::Job(uid.into()));
+        match (recorded, seen, owed) {
             (true, _, _) | (false, true, false) => JobSeen::Recorded,
             (false, true, true) => JobSeen::Seen,
             (false, false, _) => JobSeen::Not,

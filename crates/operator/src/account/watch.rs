@@ -1,13 +1,15 @@
 //! One watch per kind, feeding the world and the book.
 //!
-//! **Promises.** A broken watch is taken up again with backoff and a full list. An object that cannot be decoded is
-//! logged and known to exist.
+//! **Promises.** A broken watch is taken up again with backoff and a full list; how long it has told nothing is noted
+//! ([`super::pulse`]). No watch is asked for without an end, so that silence is not taken for quiet. An object that
+//! cannot be decoded is logged and known to exist.
 
 use super::Account;
 use super::world::wire::{self, WireBackup, WireDriver, WireJob, WireQuota, WireRequest};
 use super::world::{Change, Kind, Observed};
 use futures::{Stream, StreamExt};
 use holdfast_api::{Artifact, BackupClass};
+use holdfast_core::quota::watches;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::{ApiResource, DeserializeGuard, DynamicObject, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -72,7 +74,8 @@ pub async fn follow(account: Arc<Account>, watched: Watched) {
         Kind::VeleroBackup => driver_objects(&account, kind, resource, wire::velero_backup).await,
         Kind::CnpgBackup => driver_objects(&account, kind, resource, wire::cnpg_backup).await,
         Kind::VeleroRequest => {
-            let api: Api<DeserializeGuard<WireRequest>> = Api::all_with(account.client.clone(), &resource);
+            let client = account.pulse.listening(&account.client, &kind);
+            let api: Api<DeserializeGuard<WireRequest>> = Api::all_with(client, &resource);
             guarded(
                 &account,
                 kind,
@@ -82,7 +85,8 @@ pub async fn follow(account: Arc<Account>, watched: Watched) {
             .await;
         }
         Kind::Namespace => {
-            let api: Api<PartialObjectMeta<Namespace>> = Api::all(account.client.clone());
+            let client = account.pulse.listening(&account.client, &kind);
+            let api: Api<PartialObjectMeta<Namespace>> = Api::all(client);
             let events = watcher(api, config(&account));
             plain(&account, kind, events, |one: PartialObjectMeta<Namespace>| {
                 wire::namespace(one)
@@ -101,7 +105,8 @@ pub async fn follow(account: Arc<Account>, watched: Watched) {
 }
 
 fn config(account: &Account) -> watcher::Config {
-    let config = watcher::Config::default();
+    let length = u32::try_from(watches::LENGTH.as_secs()).unwrap_or(u32::MAX);
+    let config = watcher::Config::default().timeout(length);
     // The API server refuses a streamed list when its etcd cannot report progress, and nothing falls back.
     if account.settings.streaming_lists {
         config.streaming_lists()
@@ -114,7 +119,7 @@ async fn objects<K>(account: &Arc<Account>, kind: Kind, _: ApiResource, observe:
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let api: Api<DeserializeGuard<K>> = Api::all(account.client.clone());
+    let api: Api<DeserializeGuard<K>> = Api::all(account.pulse.listening(&account.client, &kind));
     guarded(account, kind, watcher(api, config(account)), observe).await;
 }
 
@@ -124,7 +129,8 @@ async fn driver_objects(
     resource: ApiResource,
     observe: fn(WireDriver) -> Observed,
 ) {
-    let api: Api<DeserializeGuard<WireDriver>> = Api::all_with(account.client.clone(), &resource);
+    let client = account.pulse.listening(&account.client, &kind);
+    let api: Api<DeserializeGuard<WireDriver>> = Api::all_with(client, &resource);
     guarded(account, kind, watcher(api, config(account)), observe).await;
 }
 
@@ -159,8 +165,14 @@ async fn plain<T>(
     let mut events = std::pin::pin!(events.default_backoff());
     while let Some(event) = events.next().await {
         let change = match event {
-            Ok(watcher::Event::Init) => Change::ListBegins(kind.clone()),
-            Ok(watcher::Event::InitDone) => Change::ListEnds(kind.clone(), account.clock.now()),
+            Ok(watcher::Event::Init) => {
+                account.pulse.list_begins(&kind);
+                Change::ListBegins(kind.clone())
+            }
+            Ok(watcher::Event::InitDone) => {
+                account.pulse.list_ends(&kind);
+                Change::ListEnds(kind.clone(), account.clock.now())
+            }
             Ok(watcher::Event::InitApply(one) | watcher::Event::Apply(one)) => Change::Set(observe(one)),
             Ok(watcher::Event::Delete(one)) => Change::Gone(observe(one), account.clock.now()),
             Err(error) => {
@@ -199,15 +211,18 @@ fn is_forbidden(error: &watcher::Error) -> bool {
 
 /// Our own records go to the book.
 async fn records(account: &Account) {
-    let api: Api<Artifact> = Api::all(account.client.clone());
+    let client = account.pulse.listening(&account.client, &Kind::Artifact);
+    let api: Api<Artifact> = Api::all(client);
     let mut events = std::pin::pin!(watcher(api, config(account)).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => {
+                account.pulse.list_begins(&Kind::Artifact);
                 account.records_list_begins();
                 account.observe(Change::ListBegins(Kind::Artifact));
             }
             Ok(watcher::Event::InitDone) => {
+                account.pulse.list_ends(&Kind::Artifact);
                 account.records_list_ends();
                 account.observe(Change::ListEnds(Kind::Artifact, account.clock.now()));
             }
@@ -217,3 +232,6 @@ async fn records(account: &Account) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,6 +128,7 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
     let mut last_mark = Instant::now();
     let mut bad = BTreeSet::new();
     let mut waited_for = Vec::new();
+    let mut silent = Vec::new();
     let (mut last_compare, mut missed) = (Instant::now(), BTreeSet::new());
     loop {
         tokio::select! {
@@ -141,10 +142,19 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
         }
         let records = account.book.read(|ledger| ledger.len());
         let looked = account.world.is_complete() && account.arrears.has_looked();
+        let silent_now = account.silent_kinds();
         account
             .metrics
             .quota
-            .ledger(records, account.arrears.len(), looked);
+            .ledger(records, account.arrears.len(), looked && silent_now.is_empty());
+        if silent_now != silent {
+            if silent_now.is_empty() {
+                tracing::info!("every watch tells again");
+            } else {
+                tracing::warn!(silent = ?silent_now, "watches tell nothing: the count is stale until they do");
+            }
+            silent = silent_now;
+        }
         if !looked {
             let waits_for = account.world.waits_for();
             if waits_for != waited_for {

@@ -122,7 +122,7 @@ fn removed(reason: RemoveReason) -> &'static str {
         RemoveReason::RunFailed => {
             "The BackupJob failed, and the driver's own object does not say that the run goes on."
         }
-        RemoveReason::RunOver => "The driver's own object says that the run is over.",
+        RemoveReason::RunOver => "The driver's own object says that the run failed.",
         RemoveReason::DiedWithJob => "The BackupJob was deleted, and the run was a pod that it owned.",
         RemoveReason::DeadlinePassed => {
             "The driver's deadline, or a day for drivers without one, has passed."
@@ -146,7 +146,8 @@ fn refused(reason: RefuseReason) -> &'static str {
             "The operator has just started and has not counted yet. Try again in a minute."
         }
         RefuseReason::LedgerStale => {
-            "The operator cannot watch the API server. Try again; if it lasts, look at its log."
+            "A watch of the API server has told nothing for 90 seconds, or what was seen could not be recorded for a minute. Try \
+             again; if it lasts, look at the operator's log."
         }
         RefuseReason::TakingOver => {
             "Another replica has just taken over and waits for a minute for what the last one admitted."

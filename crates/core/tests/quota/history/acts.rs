@@ -11,7 +11,7 @@ use holdfast_core::quota::gate::{
 use holdfast_core::quota::ledger::Change;
 use holdfast_core::quota::record::{JobEntry, State};
 use holdfast_core::quota::reservations::Reservation;
-use holdfast_core::quota::runs::{DriverRun, Phase, ResultLookup, RunFact, run_gone};
+use holdfast_core::quota::runs::{DriverRun, Phase, ResultLookup, RunFact};
 use holdfast_core::quota::transitions::{
     BackupFact, Evidence, Left, WriteOff, backup_gone, namespace_seen, overdue, purge, write_off,
 };
@@ -89,14 +89,18 @@ impl World {
                 fact,
                 job: true,
                 over: false,
+                owed: false,
             },
         );
     }
 
     fn finish(&mut self, uid: &str, at: usize, claim: i64, shown: bool) {
+        // One that time had ended before is counted again when it is seen, and not before.
+        let counted = self.now < self.latest_end(&self.runs[uid]);
         let run = self.runs.get_mut(uid).unwrap();
         run.fact.started_at.get_or_insert(t(self.now));
         run.over = true;
+        run.owed = counted;
         let fact = run.fact.clone();
         let kind = fact.strategy.as_ref().unwrap().kind.clone();
         let key = key(&fact.namespace, &kind, at);
@@ -117,8 +121,11 @@ impl World {
         let backup_uid = backup.uid.clone();
         self.backups.insert(backup_uid.clone(), backup);
         self.runs.get_mut(uid).unwrap().fact.phase = Phase::Succeeded;
+        self.changed.insert(uid.to_owned(), self.now);
         if shown {
             self.see_backup(&backup_uid);
+        } else {
+            self.unseen.insert(backup_uid, self.now);
         }
     }
 
@@ -164,11 +171,16 @@ impl World {
     fn wait(&mut self, seconds: i64) {
         self.keep_watch(self.now + seconds);
         self.now += seconds;
-        self.reservations.expire(Duration::from_secs(self.now as u64));
+        let now = Duration::from_secs(self.now as u64);
+        for old in self.reservations.expire(now, Some(now)) {
+            if self.waits_for_its_backup(&old.uid) {
+                self.reservations.reserve(Reservation { at: now, ..old });
+            }
+        }
         let due: Vec<Change> = self
             .ledger
             .timed()
-            .filter_map(|record| overdue(PLATFORM, record, t(self.now)))
+            .flat_map(|record| overdue(PLATFORM, &self.ledger, record, t(self.now)))
             .collect();
         self.write(due);
     }
@@ -228,8 +240,9 @@ impl World {
                         // What nobody had taken up never begins.
                         run.over |= run.fact.started_at.is_none();
                         if shown {
-                            let change = run_gone(PLATFORM, &self.ledger, &uid, t(self.now));
-                            self.write(change.into_iter().collect());
+                            self.see_job_gone(&uid);
+                        } else {
+                            self.changed.insert(uid, self.now);
                         }
                     }
                 }

@@ -2,10 +2,10 @@
 
 use crate::support::{GROUP, PLATFORM, deleting, t};
 use holdfast_core::quota::Deletion;
-use holdfast_core::quota::capability::{self, InForce};
+use holdfast_core::quota::capability::{self, IdentityKind, InForce};
 use holdfast_core::quota::enumerate::{Layout, Scope};
 use holdfast_core::quota::ledger::{Change, Ledger};
-use holdfast_core::quota::record::{Reason, Record, State};
+use holdfast_core::quota::record::{Reason, Record, RemoveReason, State};
 use holdfast_core::quota::reservations::Reservations;
 use holdfast_core::quota::runs::{Phase, ResultLookup, RunFact, run_gone, run_seen, runs_gone_since};
 use holdfast_core::quota::transitions::{BackupFact, Left, backup_gone, backup_seen, gone_since};
@@ -24,6 +24,8 @@ pub struct Run {
     pub job: bool,
     /// It has ended, well or not.
     pub over: bool,
+    /// It has ended well, and no record has had what it wrote.
+    pub owed: bool,
 }
 
 #[derive(Default)]
@@ -33,6 +35,12 @@ pub struct World {
     pub store: BTreeMap<String, i64>,
     pub backups: BTreeMap<String, BackupFact>,
     pub runs: BTreeMap<String, Run>,
+    /// Backups that the watch has not shown, and since when they exist.
+    pub unseen: BTreeMap<String, i64>,
+    /// Jobs that ended or went and that the watch has not shown like that, and since when.
+    pub changed: BTreeMap<String, i64>,
+    /// When this operator began.
+    pub began: i64,
     pub made: usize,
     pub namespace_uid: [usize; 2],
     /// What was written to the API server.
@@ -130,11 +138,15 @@ impl World {
             match &change {
                 Change::Write(record) => {
                     self.justify(old.as_ref(), Some(record));
+                    self.pay(record);
                     self.reasons.insert(record.reason);
                     self.written.insert(record.name.clone(), (**record).clone());
                 }
-                Change::Remove { name, .. } => {
+                Change::Remove { name, reason } => {
                     self.justify(old.as_ref(), None);
+                    if *reason == RemoveReason::Replaced {
+                        self.runs.get_mut(name).unwrap().owed = false;
+                    }
                     self.written.remove(name);
                 }
             }
@@ -176,6 +188,35 @@ impl World {
         }
     }
 
+    /// What this record stands for is counted from now on, whatever becomes of it.
+    fn pay(&mut self, record: &Record) {
+        let left_behind = record.reason == Reason::NoBackupRecorded;
+        for run in self.runs.values_mut().filter(|run| run.owed) {
+            let job = &run.fact.job;
+            let of_backup = record.namespace() == run.fact.namespace
+                && record.backups.values().any(|backup| backup.name == job.name);
+            let of_run = left_behind && record.job.as_ref().is_some_and(|of| of.uid == job.uid);
+            run.owed = !of_backup && !of_run;
+        }
+    }
+
+    fn has_backup(&self, run: &Run) -> bool {
+        self.backups
+            .values()
+            .any(|backup| backup.namespace == run.fact.namespace && backup.name == run.fact.job.name)
+    }
+
+    /// Its job says Succeeded, its Backup is there, and no record has either: nothing counts it but its reservation.
+    pub fn waits_for_its_backup(&self, uid: &str) -> bool {
+        let run = &self.runs[uid];
+        let job = &run.fact.job;
+        let has_result = self
+            .ledger
+            .has_result_of(&run.fact.namespace, &job.name, job.created_at);
+        let recorded = self.ledger.get(uid).is_some() || has_result;
+        run.fact.phase == Phase::Succeeded && self.has_backup(run) && !recorded
+    }
+
     pub fn see_job(&mut self, uid: &str) {
         let run = &self.runs[uid];
         if !run.job {
@@ -183,26 +224,60 @@ impl World {
         }
         let mut fact = run.fact.clone();
         // A live read, made when the job says Succeeded and no record has its Backup.
-        let has_backup = self
-            .backups
-            .values()
-            .any(|backup| backup.namespace == fact.namespace && backup.name == fact.job.name);
-        if fact.phase == Phase::Succeeded && !has_backup {
-            fact.result = ResultLookup::Absent;
+        if fact.phase == Phase::Succeeded && !self.has_backup(run) {
+            let is_new = fact
+                .job
+                .created_at
+                .is_some_and(|created| created >= t(self.began));
+            fact.result = if is_new {
+                ResultLookup::AbsentOfNewJob
+            } else {
+                ResultLookup::Absent
+            };
         }
         self.write(run_seen(PLATFORM, &self.ledger, &fact, t(self.now)));
-        if self.alive() {
+        // Where runs write over one key, what is charged of the application may stand for it.
+        let one_key = fact.in_force.capabilities.identity == IdentityKind::Shared;
+        if self.alive() && fact.result != ResultLookup::NotLooked && one_key {
+            self.runs.get_mut(uid).unwrap().owed = false;
+        }
+        if self.alive() && !self.waits_for_its_backup(uid) {
             self.reservations.settle(uid);
         }
     }
 
+    pub fn see_job_gone(&mut self, uid: &str) {
+        let run = &self.runs[uid];
+        if !run.job {
+            let change = run_gone(PLATFORM, &self.ledger, uid, run.fact.started_at, t(self.now));
+            self.write(change.into_iter().collect());
+        }
+    }
+
     pub fn see_backup(&mut self, uid: &str) {
+        self.unseen.remove(uid);
         let fact = self.backups[uid].clone();
         self.write(backup_seen(&self.ledger, &fact, t(self.now)));
     }
 
-    /// Watches show a job within a minute.
+    /// Watches show a job and a Backup within a minute.
     pub fn keep_watch(&mut self, until: i64) {
+        let late = self.unseen.iter().filter(|(_, since)| until - **since >= 60);
+        let late: Vec<String> = late.map(|(uid, _)| uid.clone()).collect();
+        for uid in late {
+            if self.backups.contains_key(&uid) {
+                self.see_backup(&uid);
+            } else {
+                self.unseen.remove(&uid);
+            }
+        }
+        let late = self.changed.iter().filter(|(_, since)| until - **since >= 60);
+        let late: Vec<String> = late.map(|(uid, _)| uid.clone()).collect();
+        for uid in late {
+            self.changed.remove(&uid);
+            self.see_job(&uid);
+            self.see_job_gone(&uid);
+        }
         let unseen: Vec<String> = NAMESPACES
             .iter()
             .flat_map(|namespace| self.reservations.of_namespace(namespace))
@@ -217,6 +292,17 @@ impl World {
     /// A new leader: the ledger from what was written, and every object again.
     pub fn start(&mut self) {
         self.dies_after = None;
+        self.began = self.now;
+        // Admitted, carried out and deleted again before any record: with the operator goes the last that knew of it.
+        let forgotten: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|(uid, run)| run.owed && !self.written.contains_key(*uid) && !self.has_backup(run))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in forgotten {
+            self.runs.get_mut(&uid).unwrap().owed = false;
+        }
         self.ledger = Ledger::of(self.written.values().cloned());
         self.reservations = Reservations::default();
         self.refuses_until = self.now + 60;
@@ -241,26 +327,17 @@ impl World {
             self.see_job(uid);
         }
         for uid in runs_gone_since(&self.ledger, &jobs) {
-            let change = run_gone(PLATFORM, &self.ledger, &uid, t(self.now));
+            let change = run_gone(PLATFORM, &self.ledger, &uid, None, t(self.now));
             self.write(change.into_iter().collect());
         }
     }
 
     /// Runs of a namespace that go on in truth, or whose result no record has yet.
     pub fn going_on(&self, namespace: &str) -> i64 {
-        let recorded = |run: &Run| {
-            self.written.values().any(|record| {
-                record.namespace() == namespace
-                    && record
-                        .backups
-                        .values()
-                        .any(|backup| backup.name == run.fact.job.name)
-            })
-        };
         self.runs
             .values()
-            .filter(|run| run.fact.namespace == namespace && !run.over && !recorded(run))
-            .filter(|run| self.now < self.latest_end(run))
+            .filter(|run| run.fact.namespace == namespace)
+            .filter(|run| run.owed || (!run.over && self.now < self.latest_end(run)))
             .count() as i64
     }
 

@@ -54,6 +54,9 @@ pub trait Books: Send + Sync + 'static {
 
     /// What is known of a BackupJob.
     fn job(&self, uid: &str) -> JobSeen;
+
+    /// How long ago the watch of BackupJobs last told something; `None`: never.
+    fn jobs_silent_for(&self) -> Option<Duration>;
 }
 
 /// What is known of a BackupJob.
@@ -209,12 +212,14 @@ impl Gate {
         }
     }
 
-    /// Ends reservations whose job nobody has seen for too long. One that was seen and has no record yet goes on:
-    /// its record could not be written, and it must be counted all the same.
+    /// Ends reservations whose job nobody has seen for too long, although the watch would have shown it. One that was
+    /// seen and has no record yet goes on: its record could not be written, and it must be counted all the same.
     pub fn expire(&self) {
         let now = self.now();
+        let silent_for = self.books.jobs_silent_for();
+        let told = silent_for.map(|silent_for| now.saturating_sub(silent_for));
         let mut desk = self.desk();
-        for old in desk.expire(now) {
+        for old in desk.expire(now, told) {
             match self.books.job(&old.uid) {
                 JobSeen::Seen => desk.reserve(Reservation { at: now, ..old }),
                 JobSeen::Recorded => {}

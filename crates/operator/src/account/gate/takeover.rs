@@ -7,7 +7,7 @@
 
 use super::{Gate, JobSeen};
 use crate::runtime::leader::{Standing, Takeover, Term};
-use holdfast_api::backups::{BackupJob, JobPhase};
+use holdfast_api::backups::BackupJob;
 use holdfast_core::quota::Application;
 use holdfast_core::quota::gate::Knowledge;
 use holdfast_core::quota::reservations::Reservation;
@@ -34,8 +34,6 @@ pub struct Listed {
     pub namespace: String,
     /// What it backs up.
     pub application: Application,
-    /// Whether its run is over.
-    pub over: bool,
 }
 
 impl Gate {
@@ -52,9 +50,8 @@ impl Gate {
         for job in listed {
             let count = match self.books.job(&job.uid) {
                 JobSeen::Recorded => false,
-                JobSeen::Seen => !job.over,
-                // Its result may not have been seen either.
-                JobSeen::Not => true,
+                // Over or not: its result may not have been recorded, or not even seen.
+                JobSeen::Seen | JobSeen::Not => true,
             };
             if count {
                 desk.reserve(Reservation {
@@ -141,12 +138,10 @@ async fn list(client: &Client) -> kube::Result<Vec<Listed>> {
 }
 
 fn listed(job: BackupJob) -> Option<Listed> {
-    let phase = job.status.and_then(|status| status.phase);
     Some(Listed {
         uid: job.metadata.uid?,
         namespace: job.metadata.namespace?,
         application: Application::from(&job.spec.application_ref),
-        over: phase.is_some_and(JobPhase::is_over),
     })
 }
 

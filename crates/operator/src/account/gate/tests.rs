@@ -19,6 +19,8 @@ struct Fake {
     hard: Mutex<BTreeMap<String, String>>,
     jobs: Mutex<BTreeMap<String, JobSeen>>,
     seen_names: Mutex<BTreeSet<String>>,
+    /// When the watch of jobs fell silent.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 impl Books for Fake {
@@ -45,6 +47,11 @@ impl Books for Fake {
             .get(uid)
             .copied()
             .unwrap_or(JobSeen::Not)
+    }
+
+    fn jobs_silent_for(&self) -> Option<Duration> {
+        let since = *self.silent_since.lock().unwrap();
+        Some(since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 }
 
@@ -231,6 +238,26 @@ async fn a_name_that_cannot_be_looked_up_decides_nothing() {
     assert!(error.to_string().contains("try again"), "{error}");
 }
 
+/// Promise 8.9: absence from a watch that may be dead proves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_outlives_a_watch_that_is_silent_and_ends_when_it_speaks_again() {
+    let scene = scene("1", Server::default());
+    assert!(admitted(
+        &scene.gate.ask(request("one"), "one").await.expect("an answer")
+    ));
+    *scene.books.silent_since.lock().unwrap() = Some(Instant::now());
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    scene.gate.expire();
+    assert!(!admitted(
+        &scene.gate.ask(request("two"), "two").await.expect("an answer")
+    ));
+    *scene.books.silent_since.lock().unwrap() = None;
+    scene.gate.expire();
+    assert!(admitted(
+        &scene.gate.ask(request("two"), "two").await.expect("an answer")
+    ));
+}
+
 /// Webhook case 15: what something after the gate refused ends by itself.
 #[tokio::test(start_paused = true)]
 async fn a_reservation_whose_job_never_comes_ends_after_ninety_seconds_and_one_that_was_seen_goes_on() {
@@ -286,20 +313,19 @@ async fn at_a_takeover_what_was_read_live_counts_unless_the_ledger_has_it() {
     let scene = scene("3", Server::default());
     scene.books.jobs.lock().unwrap().extend([
         ("recorded".to_owned(), JobSeen::Recorded),
-        ("over".to_owned(), JobSeen::Seen),
+        ("over".to_owned(), JobSeen::Recorded),
         ("running".to_owned(), JobSeen::Seen),
     ]);
-    let listed = |uid: &str, over| Listed {
+    let listed = |uid: &str| Listed {
         uid: uid.into(),
         namespace: "tenant-acme".into(),
         application: application(uid),
-        over,
     };
     let all = [
-        listed("recorded", false),
-        listed("over", true),
-        listed("running", false),
-        listed("unseen", true),
+        listed("recorded"),
+        listed("over"),
+        listed("running"),
+        listed("unseen"),
     ];
     scene.gate.taken_over(1, all);
     assert_eq!(

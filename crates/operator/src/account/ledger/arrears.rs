@@ -4,6 +4,7 @@
 //! in the namespace is written. What is owed for longer than [`PATIENCE`] makes the namespace's figures stale.
 
 use super::Item;
+use jiff::Timestamp;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ struct Debt {
 #[derive(Default)]
 struct Inner {
     looked: bool,
+    /// When the first look began, by the clock of objects.
+    since: Option<Timestamp>,
     debts: HashMap<Item, Debt>,
     oldest: HashMap<String, BTreeSet<(Instant, Item)>>,
     /// What the first look found, by namespace.
@@ -38,9 +41,24 @@ impl Arrears {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new term, or a list that has to be added up anew.
+    /// A new term, or a list that has to be added up anew; nobody looks yet.
     pub fn begin(&self) {
         *self.lock() = Inner::default();
+    }
+
+    /// The first look begins.
+    pub fn looks(&self, now: Timestamp) {
+        *self.lock() = Inner {
+            since: Some(now),
+            ..Inner::default()
+        };
+    }
+
+    /// Whether an object of this age was made while somebody looked.
+    #[must_use]
+    pub fn is_new(&self, created_at: Option<Timestamp>) -> bool {
+        let since = self.lock().since;
+        matches!((since, created_at), (Some(since), Some(created)) if created >= since)
     }
 
     /// The first look is done.
@@ -175,6 +193,17 @@ mod tests {
         assert_eq!(arrears.settle(&item("2"), now), Some("a".to_owned()));
         assert!(arrears.is_added_up("a"), "what came later is merely on its way");
         assert_eq!(arrears.len(), 1);
+    }
+
+    #[test]
+    fn only_what_was_made_after_the_look_began_is_new() {
+        let arrears = Arrears::default();
+        let at = |second| Some(Timestamp::from_second(second).unwrap());
+        assert!(!arrears.is_new(at(5)), "nobody has looked");
+        arrears.looks(Timestamp::from_second(5).unwrap());
+        assert!(arrears.is_new(at(5)) && !arrears.is_new(at(4)) && !arrears.is_new(None));
+        arrears.begin();
+        assert!(!arrears.is_new(at(5)), "nobody looks any more");
     }
 
     #[test]

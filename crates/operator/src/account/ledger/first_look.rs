@@ -3,7 +3,8 @@
 //! **Promises.** Every Backup and BackupJob is compared with the records, and every record with them. What is in order
 //! costs no request. Objects that exist are shown before any is taken for gone.
 
-use super::{Item, PLATFORM, backup_fact, due, run_fact};
+use super::jobs::{is_unexplained, run_fact};
+use super::{Item, PLATFORM, backup_fact, due};
 use crate::account::Account;
 use crate::account::world::Kind;
 use holdfast_core::quota::State;
@@ -26,8 +27,8 @@ pub fn gone_backups(account: &Account) -> BTreeSet<Arc<str>> {
 
 /// Looks, and queues what is not in order. Returns how much that is.
 pub fn first_look(account: &Account) -> usize {
-    account.arrears.begin();
     let now = account.clock.now();
+    account.arrears.looks(now);
     let mut owed = 0;
     let mut owe = |item: Item| {
         let namespace = account.namespace_of(&item);
@@ -52,7 +53,8 @@ pub fn first_look(account: &Account) -> usize {
                 .is_some_and(|run| run.state == State::InFlight);
             (!runs::run_seen(PLATFORM, ledger, &fact, now).is_empty(), recorded)
         });
-        if changes || (in_flight && fact.phase == Phase::Succeeded) {
+        let unexplained = fact.phase == Phase::Succeeded && is_unexplained(account, &view, now);
+        if changes || (in_flight && fact.phase == Phase::Succeeded) || unexplained {
             owe(Item::Job(Arc::clone(&view.uid)));
         }
     }
@@ -63,7 +65,7 @@ pub fn first_look(account: &Account) -> usize {
         for uid in account.book.read(|ledger| {
             let in_flight = ledger.timed().filter(|record| record.state == State::InFlight);
             let gone = in_flight.filter(|run| !account.world.has_job(&run.name));
-            let changed = gone.filter(|run| runs::run_gone(PLATFORM, ledger, &run.name, now).is_some());
+            let changed = gone.filter(|run| runs::run_gone(PLATFORM, ledger, &run.name, None, now).is_some());
             changed.map(|run| run.name.clone()).collect::<Vec<_>>()
         }) {
             owe(Item::Job(uid.into()));

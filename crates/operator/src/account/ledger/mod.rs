@@ -8,22 +8,21 @@
 
 pub mod arrears;
 mod first_look;
+mod jobs;
 mod write;
 
 use super::Account;
 use super::world::Kind;
-use super::world::views::{BackupView, JobView, StrategyRef};
+use super::world::views::{BackupView, StrategyRef};
 use crate::context::Error;
 use crate::runtime::queue::Next;
 pub use first_look::{first_look, gone_backups};
-use holdfast_api::{Backup, names};
-use holdfast_core::quota::driver::{self, RunState};
-use holdfast_core::quota::runs::{self, DriverRun, Phase, Platform, ResultLookup, RunFact};
+use holdfast_api::names;
+use holdfast_core::quota::driver;
+use holdfast_core::quota::runs::Platform;
 use holdfast_core::quota::transitions::{self, BackupFact, Left};
-use holdfast_core::quota::{Change, InForce, JobEntry, Ledger, Location, Record, State};
+use holdfast_core::quota::{Change, Ledger, Location, Record};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::Api;
-use kube::core::PartialObjectMeta;
 use kube::runtime::events::EventType;
 use std::fmt;
 use std::sync::Arc;
@@ -75,7 +74,7 @@ pub async fn pass(account: &Account, item: &Item) -> Result<Next, Error> {
     let began = std::time::Instant::now();
     let next = match item {
         Item::Backup(uid) => backup(account, uid).await?,
-        Item::Job(uid) => job(account, uid).await?,
+        Item::Job(uid) => jobs::job(account, uid).await?,
         Item::Record(name) => record(account, name).await?,
         Item::Namespace(name) => namespace(account, name).await?,
         Item::Strategy(strategy) => {
@@ -111,48 +110,6 @@ fn backup_fact(account: &Account, view: &BackupView) -> BackupFact {
     }
 }
 
-/// What is read of a BackupJob and its run.
-fn run_fact(account: &Account, view: &JobView, result: ResultLookup) -> RunFact {
-    let strategy = account.world.strategy_of(view);
-    let nobody = StrategyRef {
-        kind: holdfast_core::quota::StrategyKind {
-            group: String::new(),
-            kind: String::new(),
-        },
-        name: String::new(),
-    };
-    let in_force: InForce = account.world.in_force(strategy.as_ref().unwrap_or(&nobody)).0;
-    let driver = match (account.world.driver_run(&view.namespace, &view.name), view.phase) {
-        (RunState::NotKnown, _) => DriverRun::NotKnown,
-        (RunState::Over, Phase::Failed) => DriverRun::Over,
-        // The driver is done, the platform is not: its Backup may be on its way, and counts until then.
-        (
-            RunState::Over,
-            Phase::None | Phase::Pending | Phase::Running | Phase::Succeeded | Phase::Unknown,
-        )
-        | (RunState::Running, _) => DriverRun::Running,
-    };
-    RunFact {
-        job: JobEntry {
-            uid: view.uid.to_string(),
-            name: view.name.to_string(),
-            created_at: view.created_at,
-        },
-        namespace: view.namespace.to_string(),
-        namespace_uid: account
-            .world
-            .namespace(&view.namespace)
-            .map(|namespace| namespace.uid),
-        strategy: strategy.map(|strategy| strategy.kind),
-        in_force,
-        application: (*view.application).clone(),
-        phase: view.phase,
-        started_at: view.started_at,
-        driver,
-        result,
-    }
-}
-
 async fn backup(account: &Account, uid: &str) -> Result<Next, Error> {
     let now = account.clock.now();
     let steps = match account.world.backup(uid) {
@@ -182,73 +139,6 @@ async fn backup(account: &Account, uid: &str) -> Result<Next, Error> {
     Ok(Next::Settled)
 }
 
-async fn job(account: &Account, uid: &str) -> Result<Next, Error> {
-    let now = account.clock.now();
-    let Some(view) = account.world.job(uid) else {
-        if account.world.has_job(uid) {
-            return Ok(Next::Settled);
-        }
-        if !account.world.is_synced(&Kind::Job) {
-            return Ok(Next::After(LISTS_AGAIN));
-        }
-        let over = account.book.read(|ledger| {
-            let run = ledger.get(uid)?;
-            let job = run.job.as_ref()?;
-            Some(account.world.driver_run(run.namespace(), &job.name) == RunState::Over)
-        });
-        let steps = account.book.decide(|ledger| {
-            let change = match over {
-                Some(true) => runs::run_over(ledger, uid),
-                Some(false) | None => runs::run_gone(PLATFORM, ledger, uid, now),
-            };
-            change.into_iter().collect()
-        });
-        write::carry_out(account, steps).await?;
-        return Ok(Next::Settled);
-    };
-    let fact = run_fact(account, &view, ResultLookup::NotLooked);
-    let steps = account
-        .book
-        .decide(|ledger| runs::run_seen(PLATFORM, ledger, &fact, now));
-    if !steps.is_empty() || fact.phase != Phase::Succeeded || !is_in_flight(account, uid) {
-        write::carry_out(account, steps).await?;
-        return Ok(Next::Settled);
-    }
-    // It says that it succeeded, and no record has its Backup: the watch may still bring it.
-    if result_exists(account, &view).await? {
-        return Ok(Next::After(Duration::from_secs(2)));
-    }
-    let fact = run_fact(account, &view, ResultLookup::Absent);
-    let steps = account
-        .book
-        .decide(|ledger| runs::run_seen(PLATFORM, ledger, &fact, now));
-    write::carry_out(account, steps).await?;
-    Ok(Next::Settled)
-}
-
-fn is_in_flight(account: &Account, uid: &str) -> bool {
-    account
-        .book
-        .read(|ledger| ledger.get(uid).is_some_and(|run| run.state == State::InFlight))
-}
-
-/// Whether a Backup exists, live, that the run can have made.
-async fn result_exists(account: &Account, job: &JobView) -> Result<bool, Error> {
-    let api: Api<PartialObjectMeta<Backup>> = Api::namespaced(account.client.clone(), &job.namespace);
-    let name = job.backup.as_deref().unwrap_or(&job.name);
-    let found = match api.get_opt(name).await {
-        Ok(found) => found,
-        // Without the kind there is no Backup.
-        Err(kube::Error::Api(status)) if status.code == 404 => None,
-        Err(error) => return Err(error.into()),
-    };
-    Ok(found.is_some_and(|backup| {
-        let created = backup.metadata.creation_timestamp.map(|time| time.0);
-        job.created_at
-            .is_none_or(|job| created.is_none_or(|backup| backup >= job))
-    }))
-}
-
 async fn record(account: &Account, name: &str) -> Result<Next, Error> {
     if let Some(lost) = account.book.lost(name) {
         write::restore(account, lost).await?;
@@ -261,12 +151,11 @@ async fn record(account: &Account, name: &str) -> Result<Next, Error> {
     let proof = proof(account, &record);
     let steps = account.book.decide(|ledger| {
         let proven = proof.and_then(|evidence| transitions::purge(ledger, name, evidence, now));
-        let overdue = || {
-            ledger
-                .get(name)
-                .and_then(|record| transitions::overdue(PLATFORM, record, now))
-        };
-        proven.or_else(overdue).into_iter().collect()
+        match (proven, ledger.get(name)) {
+            (Some(change), _) => vec![change],
+            (None, Some(record)) => transitions::overdue(PLATFORM, ledger, record, now),
+            (None, None) => Vec::new(),
+        }
     });
     write::carry_out(account, steps).await?;
     Ok(Next::Settled)
@@ -278,7 +167,8 @@ pub fn due(account: &Account) -> Vec<Arc<str>> {
     let now = account.clock.now();
     account.book.read(|ledger| {
         let due = ledger.timed().filter(|record| {
-            transitions::overdue(PLATFORM, record, now).is_some() || proof(account, record).is_some()
+            !transitions::overdue(PLATFORM, ledger, record, now).is_empty()
+                || proof(account, record).is_some()
         });
         due.map(|record| record.name.as_str().into()).collect()
     })

@@ -112,6 +112,26 @@ impl World {
         state.jobs.contains_key(uid) || state.is_unreadable(uid)
     }
 
+    /// When the run of a BackupJob that is gone had begun, as its last state said.
+    #[must_use]
+    pub fn begun(&self, uid: &str) -> Option<jiff::Timestamp> {
+        self.read().begun.get(uid).copied()
+    }
+
+    /// That is in the ledger.
+    pub fn forget_begun(&self, uid: &str) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.begun.remove(uid);
+    }
+
+    /// Nobody here writes it down.
+    pub fn forget_all_begun(&self) {
+        if !self.read().begun.is_empty() {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            state.begun.clear();
+        }
+    }
+
     /// Whether a BackupJob of this name has been seen; a hint only.
     #[must_use]
     pub fn has_job_named(&self, namespace: &str, name: &str) -> bool {

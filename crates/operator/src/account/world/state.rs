@@ -41,7 +41,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind that is always the same; kinds of strategies come and go.
-    const FIXED: [Kind; 9] = [
+    pub(in crate::account) const FIXED: [Kind; 9] = [
         Kind::Quota,
         Kind::Namespace,
         Kind::Artifact,
@@ -160,6 +160,8 @@ pub(super) struct State {
     pub(super) backups: HashMap<Arc<str>, Arc<BackupView>>,
     pub(super) jobs: HashMap<Arc<str>, Arc<JobView>>,
     job_names: HashSet<(Arc<str>, Box<str>)>,
+    /// When runs had begun whose BackupJobs are gone.
+    pub(super) begun: HashMap<Arc<str>, Timestamp>,
     unreadable: HashMap<Kind, HashSet<Arc<str>>>,
     classes: HashMap<String, ClassView>,
     pub(super) strategies: HashMap<StrategyRef, StrategyView>,
@@ -273,6 +275,10 @@ impl State {
             }
             Change::Gone(observed, now) => {
                 let (kind, key) = key_of(&observed);
+                if let Observed::Job(last) = &observed {
+                    // What the deletion shows may be the first that is seen of the run.
+                    self.had_begun(last);
+                }
                 self.gone(&kind, &key, now, &mut dirty);
             }
             Change::ListBegins(kind) => {
@@ -469,6 +475,12 @@ impl State {
         dirty.insert(Dirty::Job(uid));
     }
 
+    fn had_begun(&mut self, job: &JobView) {
+        if let Some(at) = job.started_at {
+            self.begun.entry(Arc::clone(&job.uid)).or_insert(at);
+        }
+    }
+
     fn set_quota(&mut self, view: QuotaView, dirty: &mut BTreeSet<Dirty>) {
         let (namespace, name) = (view.namespace.clone(), view.quota.name.clone());
         // An answer to our own write is newer than what the watch still brings.
@@ -534,6 +546,7 @@ impl State {
                 let unreadable = self.unreadable.get_mut(kind).is_some_and(|all| all.remove(uid));
                 let known = self.jobs.remove(uid);
                 if let Some(job) = &known {
+                    self.had_begun(job);
                     self.job_names
                         .remove(&(Arc::clone(&job.namespace), job.name.clone()));
                 }
@@ -651,7 +664,11 @@ impl State {
             .into_iter()
             .flat_map(BTreeMap::values)
             .fold(RunState::NotKnown, |state, phase| {
-                state.with(*phase == DriverPhase::Over)
+                state.with(match phase {
+                    DriverPhase::Running => RunState::Running,
+                    DriverPhase::Completed => RunState::Completed,
+                    DriverPhase::Failed => RunState::Failed,
+                })
             })
     }
 }

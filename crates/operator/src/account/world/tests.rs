@@ -174,7 +174,7 @@ fn velero(name: &str, uid: &str) -> Observed {
         namespace: "velero".to_owned(),
         name: name.to_owned(),
         uid: uid.to_owned(),
-        phase: DriverPhase::Over,
+        phase: DriverPhase::Completed,
         job: None,
     }))
 }
@@ -255,16 +255,16 @@ fn a_run_is_over_when_every_object_of_it_is() {
     };
     let run = || world.driver_run("a", "j");
     assert_eq!(run(), driver::RunState::NotKnown);
-    let dirty = world.apply(Change::Set(of_run("1", DriverPhase::Over)));
+    let dirty = world.apply(Change::Set(of_run("1", DriverPhase::Failed)));
     assert_eq!(
         dirty,
         BTreeSet::from([Dirty::Run("a".to_owned(), "j".to_owned())])
     );
     world.apply(Change::Set(of_run("2", DriverPhase::Running)));
     assert_eq!(run(), driver::RunState::Running);
-    world.apply(Change::Set(of_run("2", DriverPhase::Over)));
-    assert_eq!(run(), driver::RunState::Over);
-    world.apply(Change::Gone(of_run("2", DriverPhase::Over), NOW));
-    world.apply(Change::Gone(of_run("1", DriverPhase::Over), NOW));
+    world.apply(Change::Set(of_run("2", DriverPhase::Completed)));
+    assert_eq!(run(), driver::RunState::Completed, "one of them wrote bytes");
+    world.apply(Change::Gone(of_run("2", DriverPhase::Completed), NOW));
+    world.apply(Change::Gone(of_run("1", DriverPhase::Failed), NOW));
     assert_eq!(run(), driver::RunState::NotKnown);
 }

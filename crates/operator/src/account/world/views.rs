@@ -163,8 +163,10 @@ pub struct QuotaView {
 pub enum DriverPhase {
     /// Under way, or a word we do not know.
     Running,
-    /// It is over, well or not.
-    Over,
+    /// It is over, and wrote what it was to write or a part of it.
+    Completed,
+    /// It is over, and came to nothing.
+    Failed,
 }
 
 /// A driver's own backup object: a Velero Backup or a CNPG Backup.

@@ -247,12 +247,26 @@ pub struct WireNothing {}
 /// A driver's own backup object on the wire.
 pub type WireDriver = Object<WireNothing, WirePhase>;
 
-/// Velero's words for a run that is over; those for one that is not (`New`, `InProgress`, `Finalizing`, …) go on.
-const VELERO_OVER: [&str; 4] = ["Completed", "PartiallyFailed", "Failed", "FailedValidation"];
-/// CNPG's.
-const CNPG_OVER: [&str; 2] = ["completed", "failed"];
+/// Velero's words for a run that is over; those for one that is not (`New`, `InProgress`, `Finalizing`, …) go on. A
+/// backup that failed in part is in the bucket.
+fn velero_phase(word: &str) -> DriverPhase {
+    match word {
+        "Completed" | "PartiallyFailed" => DriverPhase::Completed,
+        "Failed" | "FailedValidation" => DriverPhase::Failed,
+        _ => DriverPhase::Running,
+    }
+}
 
-fn driver(wire: WireDriver, over: &[&str]) -> DriverView {
+/// CNPG's.
+fn cnpg_phase(word: &str) -> DriverPhase {
+    match word {
+        "completed" => DriverPhase::Completed,
+        "failed" => DriverPhase::Failed,
+        _ => DriverPhase::Running,
+    }
+}
+
+fn driver(wire: WireDriver, of_word: fn(&str) -> DriverPhase) -> DriverView {
     let phase = wire
         .status
         .as_ref()
@@ -267,11 +281,7 @@ fn driver(wire: WireDriver, over: &[&str]) -> DriverView {
         namespace: wire.metadata.namespace.clone().unwrap_or_default(),
         name: wire.name_any(),
         uid: wire.metadata.uid.clone().unwrap_or_default(),
-        phase: if over.contains(&phase.as_str()) {
-            DriverPhase::Over
-        } else {
-            DriverPhase::Running
-        },
+        phase: of_word(&phase),
         job,
     }
 }
@@ -279,13 +289,13 @@ fn driver(wire: WireDriver, over: &[&str]) -> DriverView {
 /// What is kept of a Velero Backup.
 #[must_use]
 pub fn velero_backup(wire: WireDriver) -> Observed {
-    Observed::VeleroBackup(Box::new(driver(wire, &VELERO_OVER)))
+    Observed::VeleroBackup(Box::new(driver(wire, velero_phase)))
 }
 
 /// What is kept of a CNPG Backup.
 #[must_use]
 pub fn cnpg_backup(wire: WireDriver) -> Observed {
-    Observed::CnpgBackup(Box::new(driver(wire, &CNPG_OVER)))
+    Observed::CnpgBackup(Box::new(driver(wire, cnpg_phase)))
 }
 
 /// A DeleteBackupRequest on the wire.
@@ -317,4 +327,70 @@ pub fn velero_request(wire: WireRequest) -> Observed {
         backup: wire.spec.backup_name,
         processed: (status.phase == "Processed").then_some(status.errors.len()),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn seen(observe: fn(WireDriver) -> Observed, api_version: &str, status: Value) -> DriverView {
+        let object = json!({
+            "apiVersion": api_version, "kind": "Backup",
+            "metadata": { "name": "db-29790000", "namespace": "tenant-acme", "uid": "u-1", "labels": {
+                names::OWNED_BY_JOB: "db-29790000", names::OWNED_BY_JOB_NAMESPACE: "tenant-acme",
+            } },
+            "spec": { "anything": ["that", { "is": "not read" }] },
+            "status": status,
+        });
+        match observe(serde_json::from_value(object).expect("it decodes")) {
+            Observed::CnpgBackup(view) | Observed::VeleroBackup(view) => *view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_word_of_cnpg_says_whether_a_run_goes_on_and_whether_it_wrote_bytes() {
+        let cnpg = |status| seen(cnpg_backup, "postgresql.cnpg.io/v1", status);
+        for (word, phase) in [
+            ("completed", DriverPhase::Completed),
+            ("failed", DriverPhase::Failed),
+            ("pending", DriverPhase::Running),
+            ("started", DriverPhase::Running),
+            ("running", DriverPhase::Running),
+            ("finalizing", DriverPhase::Running),
+            ("walArchivingFailing", DriverPhase::Running),
+            ("a word of a later version", DriverPhase::Running),
+        ] {
+            let status =
+                json!({ "phase": word, "backupName": "b", "destinationPath": "s3://b", "stoppedAt": null });
+            assert_eq!(cnpg(status).phase, phase, "{word}");
+        }
+        let view = cnpg(Value::Null);
+        assert_eq!(view.phase, DriverPhase::Running, "no status yet");
+        let of = ("tenant-acme".to_owned(), "db-29790000".to_owned());
+        assert_eq!((view.job, view.uid.as_str()), (Some(of), "u-1"));
+    }
+
+    #[test]
+    fn each_word_of_velero_says_whether_a_run_goes_on_and_whether_it_wrote_bytes() {
+        for (word, phase) in [
+            ("Completed", DriverPhase::Completed),
+            ("PartiallyFailed", DriverPhase::Completed),
+            ("Failed", DriverPhase::Failed),
+            ("FailedValidation", DriverPhase::Failed),
+            ("New", DriverPhase::Running),
+            ("InProgress", DriverPhase::Running),
+            ("WaitingForPluginOperationsPartiallyFailed", DriverPhase::Running),
+            ("FinalizingPartiallyFailed", DriverPhase::Running),
+            ("Deleting", DriverPhase::Running),
+        ] {
+            let view = seen(
+                velero_backup,
+                "velero.io/v1",
+                json!({ "phase": word, "errors": 1 }),
+            );
+            assert_eq!(view.phase, phase, "{word}");
+        }
+    }
 }

@@ -185,7 +185,7 @@ const ACCOUNT: &[Alert] = &[
         lasting: "15m",
         severity: "warning",
         summary: "The ledger of backup storage is not complete",
-        description: "A list has not arrived or is not added up. Nothing is published, and the gate refuses under a limit (NotYetCounted).",
+        description: "A list has not arrived or is not added up, or a watch tells nothing any more. The gate refuses under a limit (NotYetCounted, LedgerStale).",
         runbook: "ledger-not-current",
     },
     Alert {
