@@ -39,6 +39,10 @@ pub mod rules {
     /// A requirement on a label that says nothing, or nothing that can be met.
     const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
 
+    const NOT_ROOT: &str =
+        "(!has(self.runAsUser) || self.runAsUser > 0) && (!has(self.runAsGroup) || self.runAsGroup > 0)";
+    const NO_ROOT_GROUP: &str = "(!has(self.fsGroup) || self.fsGroup > 0) && (!has(self.supplementalGroups) || self.supplementalGroups.all(g, g > 0))";
+
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
@@ -50,6 +54,16 @@ pub mod rules {
             "spec.deletionProtection",
             "!has(self.slidingWindow) || !has(self.threshold) || self.threshold != 0",
             "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
+        ),
+        rule(
+            "spec.moverDefaults.securityContext",
+            NOT_ROOT,
+            "spec.moverDefaults.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
+        ),
+        rule(
+            "spec.moverDefaults.podSecurityContext",
+            NO_ROOT_GROUP,
+            "spec.moverDefaults.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
         ),
         rule(
             "spec.scheduleDefaults",
@@ -170,6 +184,16 @@ pub mod rules {
             "spec.retention",
             KEEPS_SOMETHING,
             "spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything",
+        ),
+        rule(
+            "spec.mover.securityContext",
+            NOT_ROOT,
+            "spec.mover.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
+        ),
+        rule(
+            "spec.mover.podSecurityContext",
+            NO_ROOT_GROUP,
+            "spec.mover.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
         ),
         rule(
             "spec.sources[]",
