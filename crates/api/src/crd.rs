@@ -44,6 +44,10 @@ pub mod rules {
     /// A requirement on a label that says nothing, or nothing that can be met.
     const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
 
+    const NOT_ROOT: &str =
+        "(!has(self.runAsUser) || self.runAsUser > 0) && (!has(self.runAsGroup) || self.runAsGroup > 0)";
+    const NO_ROOT_GROUP: &str = "(!has(self.fsGroup) || self.fsGroup > 0) && (!has(self.supplementalGroups) || self.supplementalGroups.all(g, g > 0))";
+
     /// Of both repository kinds.
     pub const REPOSITORY: &[Rule] = &[
         rule(
@@ -65,6 +69,16 @@ pub mod rules {
             "spec.catalog",
             "!has(self.refreshInterval) || (has(self.periodicRefresh) && self.periodicRefresh)",
             REFRESH_UNUSED,
+        ),
+        rule(
+            "spec.moverDefaults.securityContext",
+            NOT_ROOT,
+            "spec.moverDefaults.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
+        ),
+        rule(
+            "spec.moverDefaults.podSecurityContext",
+            NO_ROOT_GROUP,
+            "spec.moverDefaults.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
         ),
         rule(
             "spec.scheduleDefaults",
@@ -185,6 +199,16 @@ pub mod rules {
             "spec.retention",
             KEEPS_SOMETHING,
             "spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything",
+        ),
+        rule(
+            "spec.mover.securityContext",
+            NOT_ROOT,
+            "spec.mover.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
+        ),
+        rule(
+            "spec.mover.podSecurityContext",
+            NO_ROOT_GROUP,
+            "spec.mover.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
         ),
         rule(
             "spec.sources[]",

@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod conditions;
 pub mod crd;
 pub mod ledger;
+pub mod mover;
 pub mod names;
 pub mod policy;
 pub mod repository;

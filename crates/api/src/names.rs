@@ -91,6 +91,9 @@ pub const OP_RESTORE: &str = "restore";
 pub const OP_RESOLVE: &str = "restore-resolve";
 /// Annotation on a claim that a Restore made: its UID.
 pub const MADE_BY_RESTORE: &str = "kopiur.home-operations.com/made-by-restore";
+/// Annotation on a Restore or a ClusterRepository: UIDs of other clusters (of their namespace `kube-system`), separated by
+/// commas, whose snapshots may be restored here.
+pub const RESTORE_FROM_CLUSTERS: &str = "kopiur.home-operations.com/restore-from-clusters";
 /// Prefix of the claims that are filled in the place of another (with its UID after it).
 pub const PRIME_PREFIX: &str = "holdfast-prime-";
 /// Label on batch Jobs: repository name cut to 40 characters and a hash of its full key.

@@ -1,5 +1,6 @@
 //! SnapshotPolicy: what is backed up, where to, and how long it is kept.
 
+use crate::mover::MoverSpec;
 use crate::shared::{DeletionPolicy, LocalRef, NotYet, RepositoryRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -86,9 +87,9 @@ pub struct SnapshotPolicySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<NotYet>,
-    /// Not supported yet.
+    /// What its movers are beside what the repository's `moverDefaults` say; each field that is set here counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mover: Option<NotYet>,
+    pub mover: Option<MoverSpec>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_projection: Option<NotYet>,

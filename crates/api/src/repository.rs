@@ -1,6 +1,7 @@
 //! Repository and ClusterRepository: where snapshots are kept, and how their deletion is protected.
 
 pub use crate::catalog::{Catalog, CatalogRetain, CatalogStatus, ScanDue, ScanProgress};
+use crate::mover::MoverDefaults;
 use crate::shared::{LabelSelector, NamespaceDeletePolicy, NotYet, SecretKeyRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -50,9 +51,9 @@ pub struct RepositorySpec {
     /// Stops connecting and every deletion from this repository.
     #[serde(default)]
     pub suspend: bool,
-    /// Not supported yet.
+    /// What every mover inherits, whatever it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mover_defaults: Option<NotYet>,
+    pub mover_defaults: Option<MoverDefaults>,
     /// What schedules inherit where they say nothing themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_defaults: Option<ScheduleDefaults>,

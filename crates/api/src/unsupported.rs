@@ -74,9 +74,57 @@ const BACKEND: &str = "use spec.backend.filesystem or spec.backend.s3";
 const PVC: &str = "use sources[].pvc";
 const ENGINE: &str = "remove the field, the engine chooses for itself";
 
+const ALWAYS: &str =
+    "remove the field: movers run without privileges, not as root, with a read-only root, in every case";
+const USER: &str = "set it in securityContext";
+const CACHE: &str = "remove the field: movers keep their cache in an emptyDir";
+
+/// A table with what is refused of the settings of movers at this place.
+macro_rules! with_mover {
+    ($at:literal, $($row:expr),* $(,)?) => {
+        &[
+            $($row,)*
+            no($at, "cache", CACHE),
+            no($at, "scratch", CACHE),
+            no($at, "affinity", "use nodeSelector and tolerations"),
+            no($at, "sourceColocation", DROP),
+            typed(
+                Shape::Integer,
+                $at,
+                "ttlSecondsAfterFinished",
+                "remove the field: a Job goes an hour after its result was recorded",
+            ),
+            no($at, "throttle", DROP),
+            no($at, "podLabels", DROP),
+            no($at, "podAnnotations", DROP),
+            typed(Shape::Boolean, concat!($at, ".securityContext"), "allowPrivilegeEscalation", ALWAYS),
+            no(concat!($at, ".securityContext"), "appArmorProfile", DROP),
+            no(concat!($at, ".securityContext"), "capabilities", ALWAYS),
+            typed(Shape::Boolean, concat!($at, ".securityContext"), "privileged", ALWAYS),
+            typed(Shape::String, concat!($at, ".securityContext"), "procMount", DROP),
+            typed(Shape::Boolean, concat!($at, ".securityContext"), "readOnlyRootFilesystem", ALWAYS),
+            typed(Shape::Boolean, concat!($at, ".securityContext"), "runAsNonRoot", ALWAYS),
+            no(concat!($at, ".securityContext"), "seLinuxOptions", DROP),
+            no(concat!($at, ".securityContext"), "seccompProfile", DROP),
+            no(concat!($at, ".securityContext"), "windowsOptions", DROP),
+            no(concat!($at, ".podSecurityContext"), "appArmorProfile", DROP),
+            typed(Shape::Integer, concat!($at, ".podSecurityContext"), "runAsGroup", USER),
+            typed(Shape::Boolean, concat!($at, ".podSecurityContext"), "runAsNonRoot", ALWAYS),
+            typed(Shape::Integer, concat!($at, ".podSecurityContext"), "runAsUser", USER),
+            typed(Shape::String, concat!($at, ".podSecurityContext"), "seLinuxChangePolicy", DROP),
+            no(concat!($at, ".podSecurityContext"), "seLinuxOptions", DROP),
+            no(concat!($at, ".podSecurityContext"), "seccompProfile", DROP),
+            typed(Shape::String, concat!($at, ".podSecurityContext"), "supplementalGroupsPolicy", DROP),
+            typed(Shape::Objects, concat!($at, ".podSecurityContext"), "sysctls", DROP),
+            no(concat!($at, ".podSecurityContext"), "windowsOptions", DROP),
+            typed(Shape::Objects, concat!($at, ".resources"), "claims", DROP),
+        ]
+    };
+}
+
 /// Of a Repository.
-pub const REPOSITORY: &[Unsupported] = &[
-    no("spec", "moverDefaults", DROP),
+pub const REPOSITORY: &[Unsupported] = with_mover!(
+    "spec.moverDefaults",
     no(
         "spec.catalog",
         "fallbackNamespace",
@@ -108,7 +156,7 @@ pub const REPOSITORY: &[Unsupported] = &[
     typed(Shape::String, "spec.create", "splitter", ENGINE),
     typed(Shape::String, "spec.create", "hash", ENGINE),
     no("spec.create", "ecc", ENGINE),
-];
+);
 
 /// Of a ClusterRepository, beyond those of a Repository.
 pub const CLUSTER_REPOSITORY: &[Unsupported] = &[no(
@@ -118,7 +166,8 @@ pub const CLUSTER_REPOSITORY: &[Unsupported] = &[no(
 )];
 
 /// Of a SnapshotPolicy.
-pub const POLICY: &[Unsupported] = &[
+pub const POLICY: &[Unsupported] = with_mover!(
+    "spec.mover",
     typed(
         Shape::Objects,
         "spec",
@@ -146,7 +195,6 @@ pub const POLICY: &[Unsupported] = &[
     no("spec", "verification", DROP),
     no("spec", "preflight", DROP),
     no("spec", "hooks", DROP),
-    no("spec", "mover", DROP),
     no(
         "spec",
         "credentialProjection",
@@ -159,7 +207,13 @@ pub const POLICY: &[Unsupported] = &[
     typed(Shape::String, "spec.sources[]", "sourcePathOverride", DROP),
     typed(Shape::String, "spec.sources[]", "sourcePathStrategy", DROP),
     typed(Shape::Boolean, "spec.sources[]", "acknowledgeLiveMutation", DROP),
-];
+    no("spec.mover", "privilegedMode", ALWAYS),
+    no(
+        "spec.mover",
+        "inheritSecurityContextFrom",
+        "set spec.mover.securityContext"
+    ),
+);
 
 /// Of a SnapshotSchedule.
 pub const SCHEDULE: &[Unsupported] = &[no(

@@ -3,6 +3,9 @@
 //! **Promises.** Specs are taken apart without `..`, so a new field does not compile unseen. An empty answer
 //! means the operator acts on every field that is set.
 
+use crate::mover::{
+    FsGroupChange, MoverDefaults, MoverPodSecurity, MoverResources, MoverSecurity, MoverSpec,
+};
 use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, Catalog, CatalogRetain, ClusterRepositorySpec, Create, DeletionProtection,
@@ -217,6 +220,9 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     {
         sliding_window_into(no, *threshold, sliding_window.as_ref());
     }
+    if let Some(defaults) = mover_defaults {
+        mover_into(no, table, "spec.moverDefaults", defaults);
+    }
     if let Some(ScheduleDefaults { timezone: _, jitter }) = schedule_defaults
         && jitter
             .as_deref()
@@ -228,7 +234,6 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         catalog_into(no, catalog);
     }
     for (field, value) in [
-        ("moverDefaults", mover_defaults),
         ("maintenance", maintenance),
         ("identityDefaults", identity_defaults),
         ("server", server),
@@ -472,6 +477,20 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
             no.say("spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything");
         }
     }
+    if let Some(MoverSpec {
+        own,
+        privileged_mode,
+        inherit_security_context_from,
+    }) = mover
+    {
+        mover_into(&mut no, table, "spec.mover", own);
+        for (field, value) in [
+            ("privilegedMode", privileged_mode),
+            ("inheritSecurityContextFrom", inherit_security_context_from),
+        ] {
+            no.not_yet(table, &format!("spec.mover.{field}"), value.as_ref());
+        }
+    }
     for (field, value) in [
         ("repositories", repositories),
         ("identity", identity),
@@ -486,13 +505,137 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         ("verification", verification),
         ("preflight", preflight),
         ("hooks", hooks),
-        ("mover", mover),
         ("credentialProjection", credential_projection),
         ("extraArgs", extra_args),
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
     }
     no.0
+}
+
+/// The settings of movers at this place.
+fn mover_into(no: &mut Refusals, table: &[Unsupported], at: &str, settings: &MoverDefaults) {
+    let MoverDefaults {
+        security_context,
+        pod_security_context,
+        resources,
+        node_selector: _,
+        tolerations: _,
+        cache,
+        scratch,
+        affinity,
+        source_colocation,
+        ttl_seconds_after_finished,
+        throttle,
+        pod_labels,
+        pod_annotations,
+    } = settings;
+    for (field, value) in [
+        ("cache", cache),
+        ("scratch", scratch),
+        ("affinity", affinity),
+        ("sourceColocation", source_colocation),
+        ("ttlSecondsAfterFinished", ttl_seconds_after_finished),
+        ("throttle", throttle),
+        ("podLabels", pod_labels),
+        ("podAnnotations", pod_annotations),
+    ] {
+        no.not_yet(table, &format!("{at}.{field}"), value.as_ref());
+    }
+    if let Some(context) = security_context {
+        mover_security_into(no, table, &format!("{at}.securityContext"), context);
+    }
+    if let Some(context) = pod_security_context {
+        mover_pod_security_into(no, table, &format!("{at}.podSecurityContext"), context);
+    }
+    if let Some(MoverResources {
+        limits: _,
+        requests: _,
+        claims,
+    }) = resources
+    {
+        no.not_yet(table, &format!("{at}.resources.claims"), claims.as_ref());
+    }
+}
+
+fn mover_security_into(no: &mut Refusals, table: &[Unsupported], at: &str, context: &MoverSecurity) {
+    let MoverSecurity {
+        run_as_user,
+        run_as_group,
+        allow_privilege_escalation,
+        app_armor_profile,
+        capabilities,
+        privileged,
+        proc_mount,
+        read_only_root_filesystem,
+        run_as_non_root,
+        se_linux_options,
+        seccomp_profile,
+        windows_options,
+    } = context;
+    for (field, value) in [
+        ("allowPrivilegeEscalation", allow_privilege_escalation),
+        ("appArmorProfile", app_armor_profile),
+        ("capabilities", capabilities),
+        ("privileged", privileged),
+        ("procMount", proc_mount),
+        ("readOnlyRootFilesystem", read_only_root_filesystem),
+        ("runAsNonRoot", run_as_non_root),
+        ("seLinuxOptions", se_linux_options),
+        ("seccompProfile", seccomp_profile),
+        ("windowsOptions", windows_options),
+    ] {
+        no.not_yet(table, &format!("{at}.{field}"), value.as_ref());
+    }
+    if run_as_user.is_some_and(|user| user <= 0) || run_as_group.is_some_and(|group| group <= 0) {
+        no.say(format!(
+            "{at}: runAsUser and runAsGroup are above 0, movers never run as root"
+        ));
+    }
+}
+
+fn mover_pod_security_into(no: &mut Refusals, table: &[Unsupported], at: &str, context: &MoverPodSecurity) {
+    let MoverPodSecurity {
+        fs_group,
+        fs_group_change_policy,
+        supplemental_groups,
+        app_armor_profile,
+        run_as_group,
+        run_as_non_root,
+        run_as_user,
+        se_linux_change_policy,
+        se_linux_options,
+        seccomp_profile,
+        supplemental_groups_policy,
+        sysctls,
+        windows_options,
+    } = context;
+    for (field, value) in [
+        ("appArmorProfile", app_armor_profile),
+        ("runAsGroup", run_as_group),
+        ("runAsNonRoot", run_as_non_root),
+        ("runAsUser", run_as_user),
+        ("seLinuxChangePolicy", se_linux_change_policy),
+        ("seLinuxOptions", se_linux_options),
+        ("seccompProfile", seccomp_profile),
+        ("supplementalGroupsPolicy", supplemental_groups_policy),
+        ("sysctls", sysctls),
+        ("windowsOptions", windows_options),
+    ] {
+        no.not_yet(table, &format!("{at}.{field}"), value.as_ref());
+    }
+    match fs_group_change_policy {
+        None | Some(FsGroupChange::OnRootMismatch | FsGroupChange::Always) => {}
+        Some(FsGroupChange::Unknown) => no.say(format!(
+            "{at}.fsGroupChangePolicy has a value of a newer release: update Holdfast"
+        )),
+    }
+    let groups = supplemental_groups.iter().flatten().chain(fs_group);
+    if groups.into_iter().any(|group| *group <= 0) {
+        no.say(format!(
+            "{at}: fsGroup and supplementalGroups are above 0, movers never run as root"
+        ));
+    }
 }
 
 fn source_into(no: &mut Refusals, source: &PolicySource) {
@@ -993,6 +1136,32 @@ mod tests {
             json!({ "name": "r" }),
         );
         assert!(said(&with_repository)[0].contains("whose Snapshot names it"));
+    }
+
+    #[test]
+    fn movers_are_never_root() {
+        let said = |mover: Value| {
+            let spec = json!({
+                "repository": {"name": "r"}, "sources": [{"pvc": {"name": "data"}}], "mover": mover,
+            });
+            policy(&serde_json::from_value(spec).expect("decodes"))
+        };
+        let good = json!({
+            "securityContext": { "runAsUser": 1000, "runAsGroup": 1000 },
+            "podSecurityContext": { "fsGroup": 1000, "fsGroupChangePolicy": "Always", "supplementalGroups": [5] },
+            "resources": { "limits": { "memory": "1Gi", "cpu": 2 } },
+            "nodeSelector": { "disk": "fast" },
+            "tolerations": [{ "operator": "Exists" }],
+        });
+        assert_eq!(said(good), []);
+        for bad in [
+            json!({ "securityContext": { "runAsUser": 0 } }),
+            json!({ "securityContext": { "runAsGroup": 0 } }),
+            json!({ "podSecurityContext": { "fsGroup": 0 } }),
+            json!({ "podSecurityContext": { "supplementalGroups": [5, 0] } }),
+        ] {
+            assert!(said(bad)[0].0.ends_with("movers never run as root"));
+        }
     }
 
     #[test]

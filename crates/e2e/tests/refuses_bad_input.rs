@@ -270,6 +270,36 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             Some(json!({ "jitter": "25h" })),
         ),
         (
+            "Repository",
+            "spec.moverDefaults",
+            Some(json!({ "securityContext": { "runAsUser": 0 } })),
+        ),
+        (
+            "Repository",
+            "spec.moverDefaults",
+            Some(json!({ "podSecurityContext": { "fsGroup": 0 } })),
+        ),
+        (
+            "ClusterRepository",
+            "spec.moverDefaults",
+            Some(json!({ "securityContext": { "runAsGroup": 0 } })),
+        ),
+        (
+            "ClusterRepository",
+            "spec.moverDefaults",
+            Some(json!({ "podSecurityContext": { "supplementalGroups": [0] } })),
+        ),
+        (
+            "SnapshotPolicy",
+            "spec.mover",
+            Some(json!({ "securityContext": { "runAsUser": 0 } })),
+        ),
+        (
+            "SnapshotPolicy",
+            "spec.mover",
+            Some(json!({ "podSecurityContext": { "fsGroup": 0 } })),
+        ),
+        (
             "ClusterRepository",
             "spec.scheduleDefaults",
             Some(json!({ "jitter": "soon" })),

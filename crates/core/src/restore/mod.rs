@@ -22,6 +22,22 @@ pub fn may_restore(of_cluster: bool, hostname: &str, namespace: &str) -> bool {
     !of_cluster || hostname == namespace
 }
 
+/// Whether a snapshot that another cluster took may be restored unasked. Of a Repository, yes: it belongs to one
+/// namespace. In a ClusterRepository the namespace of the same name in the other cluster may be somebody else's; there a
+/// person asks for it, by the snapshot's id or by the cluster's.
+#[must_use]
+pub fn may_restore_of(
+    of_cluster: bool,
+    other_cluster: Option<&str>,
+    by_id: bool,
+    asked_for: &[&str],
+) -> bool {
+    let Some(other) = other_cluster else {
+        return true;
+    };
+    !of_cluster || by_id || asked_for.contains(&other)
+}
+
 /// The smallest claim that is made without being told how large.
 pub const SMALLEST_CLAIM: u64 = 1 << 30;
 

@@ -30,6 +30,8 @@ pub enum Reason {
     RepositoryNotReady,
     /// The namespace may not use it.
     NamespaceNotAllowed,
+    /// The newest snapshot that fits was taken by another cluster.
+    OtherCluster,
     /// The password Secret is not where the mover runs.
     MissingCredentialsSecret,
     /// The repository's claim is not where the mover runs.
@@ -88,7 +90,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -96,6 +98,7 @@ impl Reason {
         Self::RepositoryNotFound,
         Self::RepositoryNotReady,
         Self::NamespaceNotAllowed,
+        Self::OtherCluster,
         Self::MissingCredentialsSecret,
         Self::MissingRepositoryClaim,
         Self::MissingCaBundle,
@@ -180,6 +183,11 @@ impl Reason {
                 "NamespaceNotAllowed",
                 Waits,
                 "A Repository serves its own namespace, a ClusterRepository those of `spec.allowedNamespaces`.",
+            ),
+            Self::OtherCluster => (
+                "OtherCluster",
+                Waits,
+                "This cluster has no snapshot of the identity in the ClusterRepository, and another cluster that shares it has: its namespace of the same name may be somebody else's. Ends when the other cluster is named in the annotation that the message shows.",
             ),
             Self::MissingCredentialsSecret => (
                 "MissingCredentialsSecret",

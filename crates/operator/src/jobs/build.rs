@@ -2,6 +2,7 @@
 
 use super::needs::BUCKET_KEYS;
 use crate::world::views::RepositoryView;
+use holdfast_api::mover::MoverDefaults;
 use holdfast_api::names;
 use holdfast_api::repository::NfsVolume;
 use holdfast_protocol::work::WorkDocument;
@@ -105,6 +106,8 @@ pub struct Mover {
     pub image: String,
     /// Pull policy of it.
     pub pull_policy: String,
+    /// How its pod is, beside what every mover's is.
+    pub settings: MoverDefaults,
     /// What is mounted to reach the repository.
     pub storage: Storage,
     /// Secret with the password.
@@ -151,7 +154,7 @@ impl Mover {
         let mut annotations = self.annotations.clone();
         annotations.insert(names::WORKS_FOR.into(), self.works_for.clone());
         let (volumes, mounts) = self.volumes();
-        let job = json!({
+        let mut job = json!({
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
@@ -201,6 +204,7 @@ impl Mover {
                 },
             },
         });
+        apply(&self.settings, &mut job["spec"]["template"]["spec"]);
         Ok(serde_json::from_value(job)?)
     }
 
@@ -292,6 +296,36 @@ impl Mover {
     }
 }
 
+/// Writes what is set over what every mover's pod has. Root is refused where it is set; where it got past that, the pod
+/// says `runAsNonRoot`.
+fn apply(settings: &MoverDefaults, pod: &mut Value) {
+    if let Some(context) = &settings.security_context {
+        let container = &mut pod["containers"][0]["securityContext"];
+        set(container, "runAsUser", context.run_as_user.as_ref());
+        set(container, "runAsGroup", context.run_as_group.as_ref());
+    }
+    if let Some(context) = &settings.pod_security_context {
+        let of_pod = &mut pod["securityContext"];
+        set(of_pod, "fsGroup", context.fs_group.as_ref());
+        set(of_pod, "supplementalGroups", context.supplemental_groups.as_ref());
+        let policy = context.fs_group_change_policy.as_ref();
+        set(of_pod, "fsGroupChangePolicy", policy);
+    }
+    if let Some(resources) = &settings.resources {
+        let given = &mut pod["containers"][0]["resources"];
+        set(given, "limits", resources.limits.as_ref());
+        set(given, "requests", resources.requests.as_ref());
+    }
+    set(pod, "nodeSelector", settings.node_selector.as_ref());
+    set(pod, "tolerations", settings.tolerations.as_ref());
+}
+
+fn set(object: &mut Value, field: &str, value: Option<&impl serde::Serialize>) {
+    if let Some(value) = value {
+        object[field] = json!(value);
+    }
+}
+
 /// Where a filesystem repository of this path is inside a mover.
 #[must_use]
 pub fn repository_path(path: &str) -> String {
@@ -317,6 +351,41 @@ mod tests {
         }))
         .unwrap();
         Storage::of(&RepositoryView::namespaced(repository))
+    }
+
+    #[test]
+    fn a_movers_pod_is_as_it_is_set_and_hardened_all_the_same() {
+        let mut pod = json!({
+            "securityContext": { "runAsNonRoot": true, "runAsUser": MOVER_UID, "fsGroup": MOVER_UID },
+            "containers": [{ "securityContext": { "readOnlyRootFilesystem": true } }],
+        });
+        let before = pod.clone();
+        apply(&MoverDefaults::default(), &mut pod);
+        assert_eq!(pod, before, "nothing is set, nothing changes");
+        let settings = serde_json::from_value(json!({
+            "securityContext": { "runAsUser": 1050, "runAsGroup": 1051 },
+            "podSecurityContext": { "fsGroup": 1052, "fsGroupChangePolicy": "Always", "supplementalGroups": [5] },
+            "resources": { "limits": { "memory": "1Gi" }, "requests": { "cpu": 1 } },
+            "nodeSelector": { "disk": "fast" },
+            "tolerations": [{ "key": "backup", "operator": "Exists" }],
+        }))
+        .unwrap();
+        apply(&settings, &mut pod);
+        assert_eq!(
+            pod,
+            json!({
+                "securityContext": {
+                    "runAsNonRoot": true, "runAsUser": MOVER_UID, "fsGroup": 1052,
+                    "fsGroupChangePolicy": "Always", "supplementalGroups": [5],
+                },
+                "containers": [{
+                    "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 1050, "runAsGroup": 1051 },
+                    "resources": { "limits": { "memory": "1Gi" }, "requests": { "cpu": 1 } },
+                }],
+                "nodeSelector": { "disk": "fast" },
+                "tolerations": [{ "key": "backup", "operator": "Exists" }],
+            })
+        );
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use super::keys::{LaneKey, ObjectKey, RepositoryKey};
 use super::views::{RepositoryView, SnapshotView};
 use super::{Change, Dirty, Kind, Observed, ResolvedTo, World};
+use holdfast_api::shared::LabelSelector;
 use holdfast_api::{Repository, SnapshotPolicy, SnapshotSchedule};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -309,6 +310,40 @@ fn a_schedule_that_goes_dirties_the_lanes_of_its_pending_children() {
     assert!(dirty.contains(&Dirty::Lane(lane("u"))), "{dirty:?}");
     let replaced = world.apply(Change::Set(schedule("sched-2")), at(3));
     assert!(replaced.contains(&Dirty::Schedule(ObjectKey::new("a", "sched"))));
+}
+
+#[test]
+fn a_schedule_that_selects_looks_again_when_labels_or_defaults_change() {
+    let world = world();
+    let Observed::Schedule(mut selecting) = schedule("sched-1") else {
+        panic!("a schedule");
+    };
+    selecting.spec.policy_ref = None;
+    selecting.spec.policy_selector = Some(LabelSelector::default());
+    world.apply(Change::Set(Observed::Schedule(selecting)), at(1));
+    let looks = |dirty: BTreeSet<Dirty>| dirty.contains(&Dirty::Schedule(ObjectKey::new("a", "sched")));
+    world.apply(Change::Set(policy("r")), at(2));
+    assert_eq!(world.policies_selected("a", &LabelSelector::default()).len(), 1);
+    let Observed::Policy(mut labelled) = policy("r") else {
+        panic!("a policy");
+    };
+    labelled.metadata.labels = Some(BTreeMap::from([("tier".to_owned(), "gold".to_owned())]));
+    assert!(
+        looks(world.apply(Change::Set(Observed::Policy(labelled.clone())), at(3))),
+        "labels have no generation"
+    );
+    assert!(!looks(
+        world.apply(Change::Set(Observed::Policy(labelled)), at(4))
+    ));
+    let Observed::Repository(mut edited) = repository("r", Some("u")) else {
+        panic!("a repository");
+    };
+    edited.metadata.generation = Some(7);
+    assert!(looks(
+        world.apply(Change::Set(Observed::Repository(edited)), at(5))
+    ));
+    assert!(looks(world.apply(Change::Gone(policy("r")), at(6))));
+    assert!(world.policies_selected("b", &LabelSelector::default()).is_empty());
 }
 
 #[test]

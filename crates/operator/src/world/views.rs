@@ -4,6 +4,7 @@
 //! Snapshots fit in a small process. What is not kept is read live by the code that needs it.
 
 use super::keys::{self, ObjectKey, RepositoryKey};
+use holdfast_api::mover::MoverDefaults;
 use holdfast_api::repository::{
     Backend, ClusterRepository, DeletionProtectionStatus, FilesystemBackend, Repository, RepositorySpec,
     RepositoryStatus, S3Backend,
@@ -336,6 +337,12 @@ impl RepositoryView {
     pub fn claim(&self) -> Option<&str> {
         let volume = &self.filesystem()?.volume;
         volume.pvc.as_ref().map(|pvc| pvc.name.as_str())
+    }
+
+    /// How the pods of its movers are.
+    #[must_use]
+    pub fn mover_defaults(&self) -> MoverDefaults {
+        self.spec.mover_defaults.clone().unwrap_or_default()
     }
 
     /// The backend's key in the interface.

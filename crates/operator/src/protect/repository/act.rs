@@ -165,6 +165,7 @@ fn mover(ctx: &Context, facts: &Facts, op: &'static str, operation: Operation) -
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
+        settings: view.mover_defaults(),
         storage: Storage::of(view),
         secret: view.spec.encryption.password_secret_ref.name.clone(),
         secret_key: view.spec.encryption.password_secret_ref.key.clone(),

@@ -7,11 +7,12 @@ use super::source::{Asks, Source};
 use crate::jobs::outcome::JobFact;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobState, JobView, RepositoryView};
+use holdfast_api::names;
 use holdfast_api::restore::{OnMissingSnapshot, Resolution, ResolvedRestore, RestorePhase};
 use holdfast_api::shared::duration;
 use holdfast_core::backoff;
-use holdfast_core::restore::{Missing, OnMissing, Reason, may_restore, missing};
-use holdfast_protocol::restore::NotSet;
+use holdfast_core::restore::{Missing, OnMissing, Reason, may_restore, may_restore_of, missing};
+use holdfast_protocol::restore::{Found, NotSet};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -186,7 +187,10 @@ fn resolve(facts: &Facts, now: Timestamp) -> Step {
             Some(job) => match job.state {
                 JobState::Waiting | JobState::Active => Step::Running(Box::new(job.clone())),
                 JobState::Succeeded | JobState::Failed => match job::answer(job) {
-                    Answer::Resolved(found) => Step::Pin(Box::new(job::pin(&found, asks.repository.as_ref(), job, now))),
+                    Answer::Resolved(found) => match other_cluster(facts, &asks, &found) {
+                        Some(message) => Step::Say(Reason::OtherCluster, message, AGAIN),
+                        None => Step::Pin(Box::new(job::pin(&found, asks.repository.as_ref(), job, now))),
+                    },
                     Answer::Nothing { of_identity } => {
                         let wanted = &asks.wanted;
                         let path = wanted.path.as_deref().unwrap_or("any path");
@@ -212,6 +216,40 @@ fn resolve(facts: &Facts, now: Timestamp) -> Step {
             },
         },
     }
+}
+
+/// Why a snapshot that was found is not restored unasked: another cluster took it.
+fn other_cluster(facts: &Facts, asks: &Asks, found: &Found) -> Option<String> {
+    let of_cluster = matches!(asks.repository, Some(RepositoryKey::ClusterRepository { .. }));
+    let meta = &facts.view.metadata;
+    let own = meta
+        .annotations
+        .as_ref()
+        .and_then(|a| a.get(names::RESTORE_FROM_CLUSTERS));
+    let repository = facts.repository.as_ref().and_then(|r| r.as_ref().ok());
+    let granted = repository.and_then(|r| r.annotation(names::RESTORE_FROM_CLUSTERS));
+    let asked_for: Vec<&str> = own
+        .map(String::as_str)
+        .into_iter()
+        .chain(granted)
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect();
+    let other = found.other_cluster.as_deref();
+    let by_id = asks.wanted.snapshot_id.is_some();
+    if may_restore_of(of_cluster, other, by_id, &asked_for) {
+        return None;
+    }
+    let (other, key) = (other.unwrap_or_default(), names::RESTORE_FROM_CLUSTERS);
+    Some(format!(
+        "The snapshot that fits, {} of {}, was taken by another cluster ({other}), and this one has none of {}@{}. The namespace of the same name there may be somebody else's, so nothing is restored unasked. If it is yours: kubectl -n {} annotate restore/{} {key}={other}. For every restore from this repository: the same annotation on the ClusterRepository.",
+        found.snapshot_id,
+        found.start_time,
+        asks.wanted.username,
+        asks.wanted.hostname,
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    ))
 }
 
 /// Nothing is there: wait, fail, or leave the target empty.

@@ -175,6 +175,7 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
+        settings: repository.mover_defaults(),
         storage: Storage::of(repository),
         secret: password.name.clone(),
         secret_key: password.key.clone(),

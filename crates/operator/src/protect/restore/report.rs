@@ -72,6 +72,7 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::PolicyInvalid
         | Reason::RepositoryNotReady
         | Reason::NamespaceNotAllowed
+        | Reason::OtherCluster
         | Reason::WaitingForClaim
         | Reason::WaitingForConsumer
         | Reason::WaitingForVolume

@@ -194,6 +194,80 @@ fn which_snapshot_it_is_is_recorded_before_anything_is_written() {
 }
 
 #[test]
+fn what_another_cluster_put_into_a_shared_repository_is_restored_only_when_asked_for() {
+    let answer = |other: Option<&str>| {
+        ended(
+            OperationResult::Restore(RestoreAnswer::Resolved {
+                found: Some(Found {
+                    snapshot_id: "s".into(),
+                    source: Named {
+                        username: "p".into(),
+                        hostname: "a".into(),
+                        path: "/pvc/c".into(),
+                    },
+                    start_time: at(0),
+                    size_bytes: None,
+                    other_cluster: other.map(str::to_owned),
+                }),
+                of_identity: 1,
+                paths: Vec::new(),
+            }),
+            None,
+        )
+    };
+    let shared = || RepositoryKey::ClusterRepository { name: "lake".into() };
+    let asking = |key: RepositoryKey, id: Option<&str>, other: Option<&str>| {
+        let mut facts = facts(json!({}), json!(null));
+        let Some(Source::Asks(asks)) = &mut facts.source else {
+            panic!("asks");
+        };
+        asks.repository = Some(key);
+        asks.wanted.snapshot_id = id.map(str::to_owned);
+        facts.job = Some(answer(other));
+        facts
+    };
+    let Step::Say(Reason::OtherCluster, message, _) = decide(&asking(shared(), None, Some("theirs")), at(2))
+    else {
+        panic!("not held");
+    };
+    assert!(
+        message.contains("kopiur.home-operations.com/restore-from-clusters=theirs"),
+        "{message}"
+    );
+    let pins = |facts: &Facts| matches!(decide(facts, at(2)), Step::Pin(_));
+    assert!(
+        pins(&asking(shared(), None, None)),
+        "of this cluster, or of nobody's"
+    );
+    assert!(
+        pins(&asking(shared(), Some("s"), Some("theirs"))),
+        "asked for by its id"
+    );
+    let own = RepositoryKey::Repository {
+        namespace: "a".into(),
+        name: "r".into(),
+    };
+    assert!(
+        pins(&asking(own, None, Some("theirs"))),
+        "a Repository is its namespace's own"
+    );
+    for (value, goes) in [("theirs", true), ("x, theirs", true), ("x", false)] {
+        let annotations = || {
+            let key = "kopiur.home-operations.com/restore-from-clusters".to_owned();
+            Some(std::collections::BTreeMap::from([(key, value.to_owned())]))
+        };
+        let mut on_restore = asking(shared(), None, Some("theirs"));
+        Arc::make_mut(&mut on_restore.view).metadata.annotations = annotations();
+        assert_eq!(pins(&on_restore), goes, "{value}");
+        let mut on_repository = asking(shared(), None, Some("theirs"));
+        let mut view = repository("id");
+        Arc::make_mut(&mut view).metadata.annotations = annotations();
+        on_repository.repository = Some(Ok(view));
+        assert_eq!(pins(&on_repository), goes, "{value}");
+    }
+}
+
+#[test]
 fn another_repository_than_the_recorded_one_is_not_restored_from() {
     let mut facts = facts(json!({}), pinned());
     facts.repository = Some(Ok(repository("another")));

@@ -14,6 +14,7 @@ use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
 use crate::world::keys;
 use crate::world::views::{SnapshotStatusView, SnapshotView};
+use holdfast_api::mover::MoverDefaults;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
@@ -317,6 +318,7 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
+        settings: settings(run),
         storage: Storage::of(&run.repository),
         secret: run.repository.spec.encryption.password_secret_ref.name.clone(),
         secret_key: run.repository.spec.encryption.password_secret_ref.key.clone(),
@@ -372,6 +374,15 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     })
     .await?;
     Ok(Next::After(Duration::from_secs(10)))
+}
+
+/// How the pod is: what the policy says over what the repository says.
+fn settings(run: &Possible) -> MoverDefaults {
+    let defaults = run.repository.mover_defaults();
+    match &run.policy.spec.mover {
+        None => defaults,
+        Some(recipe) => recipe.own.over(&defaults),
+    }
 }
 
 /// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim
