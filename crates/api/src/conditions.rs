@@ -39,6 +39,11 @@ pub const SOURCE_PVC_AVAILABLE: &str = "SourcePvcAvailable";
 /// Restore: what its source and target name is there.
 pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 
+/// Maintenance: the repository says that we maintain it.
+pub const LEASE_OWNED: &str = "LeaseOwned";
+/// Repository: a Maintenance is of it.
+pub const MAINTENANCE_CONFIGURED: &str = "MaintenanceConfigured";
+
 /// Longest condition message the API server takes, in bytes.
 pub const MESSAGE_LIMIT: usize = 32_768;
 

@@ -6,6 +6,7 @@
 mod account;
 mod crds;
 mod fields;
+mod maintenance;
 pub mod monitoring;
 mod reasons;
 mod restore;
@@ -102,6 +103,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(fields::page());
     files.push(reasons::page());
     files.push(restore::page());
+    files.push(maintenance::page());
     files.push(rules::page());
     files.push(account::page());
     files.extend(monitoring::files()?);

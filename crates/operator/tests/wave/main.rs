@@ -8,6 +8,7 @@ mod conformance;
 mod edges;
 mod foreign;
 mod lost_deletions;
+mod maintenance;
 mod many_prunes;
 mod others;
 mod policy_deleted;
