@@ -43,6 +43,10 @@ pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 pub const TIMEZONE_DEFAULT_AMBIGUOUS: &str = "TimezoneDefaultAmbiguous";
 /// SnapshotSchedule: it selects more policies than one schedule runs.
 pub const FANOUT_CAPPED: &str = "FanoutCapped";
+/// Maintenance: the repository says that we maintain it.
+pub const LEASE_OWNED: &str = "LeaseOwned";
+/// Repository: a Maintenance is of it.
+pub const MAINTENANCE_CONFIGURED: &str = "MaintenanceConfigured";
 
 /// Longest condition message the API server takes, in bytes.
 pub const MESSAGE_LIMIT: usize = 32_768;

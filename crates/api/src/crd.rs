@@ -7,8 +7,8 @@
 use crate::strategies::{Altinity, CNPG, Etcd, FoundationDB, Job, MariaDB, MongoDB, Velero};
 use crate::unsupported::{self, Shape, Unsupported};
 use crate::{
-    Artifact, Backup, BackupClass, BackupJob, BackupStore, ClusterRepository, Plan, Repository, Restore,
-    RestoreJob, Snapshot, SnapshotPolicy, SnapshotSchedule,
+    Artifact, Backup, BackupClass, BackupJob, BackupStore, ClusterRepository, Maintenance, Plan, Repository,
+    Restore, RestoreJob, Snapshot, SnapshotPolicy, SnapshotSchedule,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -375,6 +375,45 @@ pub mod rules {
         ),
     ];
 
+    /// Of a Maintenance.
+    pub const MAINTENANCE: &[Rule] = &[
+        rule(
+            "spec.repository",
+            "self == oldSelf",
+            "spec.repository never changes: a Maintenance is of one repository. Make a new one",
+        ),
+        rule(
+            "spec.repository",
+            "self.kind != 'ClusterRepository' || !has(self.__namespace__)",
+            "spec.repository.namespace is not allowed with kind ClusterRepository: remove it",
+        ),
+        rule(
+            "spec.schedule.quick",
+            r"self.cron.matches('^\\S+( +\\S+){4}$')",
+            "spec.schedule.quick.cron needs five fields: minute hour day month weekday",
+        ),
+        rule(
+            "spec.schedule.full",
+            r"self.cron.matches('^\\S+( +\\S+){4}$')",
+            "spec.schedule.full.cron needs five fields: minute hour day month weekday",
+        ),
+        rule(
+            "spec.schedule.quick",
+            r"!has(self.jitter) || self.jitter.matches('^([0-9]+(s|m|h))+$')",
+            "spec.schedule.quick.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
+        ),
+        rule(
+            "spec.schedule.full",
+            r"!has(self.jitter) || self.jitter.matches('^([0-9]+(s|m|h))+$')",
+            "spec.schedule.full.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
+        ),
+        rule(
+            "spec.ownership",
+            r"!has(self.owner) || (self.owner.matches('^[A-Za-z0-9._@/:-]+$') && self.owner != 'me')",
+            "spec.ownership.owner is a name of letters, digits and . _ @ / : - and not 'me', which Kopia takes for whoever asks",
+        ),
+    ];
+
     /// Of a Snapshot.
     pub const SNAPSHOT: &[Rule] = &[rule(
         "spec",
@@ -399,6 +438,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         finish(SnapshotSchedule::crd(), unsupported::SCHEDULE, rules::SCHEDULE),
         finish(Snapshot::crd(), unsupported::SNAPSHOT, rules::SNAPSHOT),
         finish(Restore::crd(), unsupported::RESTORE, rules::RESTORE),
+        finish(Maintenance::crd(), unsupported::MAINTENANCE, rules::MAINTENANCE),
         finish(Artifact::crd(), &[], rules::ARTIFACT),
         finish(BackupStore::crd(), &[], rules::STORE),
     ]
@@ -585,7 +625,7 @@ mod tests {
 
     #[test]
     fn every_refused_field_is_in_the_schema() {
-        let tables: [(&str, Vec<Unsupported>); 8] = [
+        let tables: [(&str, Vec<Unsupported>); 9] = [
             ("repositories", unsupported::REPOSITORY.to_vec()),
             (
                 "clusterrepositories",
@@ -595,6 +635,7 @@ mod tests {
             ("snapshotschedules", unsupported::SCHEDULE.to_vec()),
             ("snapshots", unsupported::SNAPSHOT.to_vec()),
             ("restores", unsupported::RESTORE.to_vec()),
+            ("maintenances", unsupported::MAINTENANCE.to_vec()),
             ("artifacts", Vec::new()),
             ("backupstores", Vec::new()),
         ];

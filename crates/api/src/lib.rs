@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod conditions;
 pub mod crd;
 pub mod ledger;
+pub mod maintenance;
 pub mod mover;
 pub mod names;
 pub mod policy;
@@ -29,6 +30,7 @@ pub mod written;
 
 pub use backups::{Backup, BackupClass, BackupJob, Plan, RestoreJob};
 pub use ledger::{Artifact, BackupStore};
+pub use maintenance::{Maintenance, MaintenanceSpec};
 pub use policy::{SnapshotPolicy, SnapshotPolicySpec};
 pub use repository::{ClusterRepository, ClusterRepositorySpec, Repository, RepositorySpec};
 pub use restore::{Restore, RestoreSpec};

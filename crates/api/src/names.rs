@@ -89,6 +89,22 @@ pub const OP_LIST: &str = "repository-list";
 pub const OP_RESTORE: &str = "restore";
 /// Value of [`OP_LABEL`] on Jobs that look up which snapshot a restore is of.
 pub const OP_RESOLVE: &str = "restore-resolve";
+/// Value of [`OP_LABEL`] on maintenance Jobs.
+pub const OP_MAINTENANCE: &str = "repository-maintenance";
+/// Annotation on a maintenance Job: unique id of the physical repository it maintains.
+pub const MAINTAINS: &str = "kopiur.home-operations.com/maintains";
+/// Label on maintenance Jobs and their pods: repository name cut to 40 characters and a hash of its full key.
+pub const MAINTENANCE_REPO_LABEL: &str = "kopiur.home-operations.com/maintenance";
+/// Annotation on a maintenance Job: the slot it is for, RFC 3339.
+pub const MAINTENANCE_SLOT: &str = "kopiur.home-operations.com/maintenance-slot";
+/// Annotation on a maintenance Job: `quick` or `full`.
+pub const MAINTENANCE_MODE: &str = "kopiur.home-operations.com/maintenance-mode";
+/// Annotation on a maintenance Job that a person asked for: the value of [`RUN_REQUESTED`].
+pub const MAINTENANCE_REQUEST: &str = "kopiur.home-operations.com/maintenance-request";
+/// Annotation on a Maintenance: asks for one run; any new RFC 3339 time is a new run.
+pub const RUN_REQUESTED: &str = "kopiur.home-operations.com/run-requested";
+/// Annotation beside [`RUN_REQUESTED`]: `quick` or `full` (the default).
+pub const RUN_MODE: &str = "kopiur.home-operations.com/run-mode";
 /// Annotation on a claim that a Restore made: its UID.
 pub const MADE_BY_RESTORE: &str = "kopiur.home-operations.com/made-by-restore";
 /// Annotation on a Restore or a ClusterRepository: UIDs of other clusters (of their namespace `kube-system`), separated by

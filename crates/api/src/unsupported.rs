@@ -132,7 +132,11 @@ pub const REPOSITORY: &[Unsupported] = with_mover!(
     ),
     typed(Shape::String, "spec.catalog", "adoption", DROP),
     no("spec.catalog", "foreignSnapshots", DROP),
-    no("spec", "maintenance", DROP),
+    no(
+        "spec",
+        "maintenance",
+        "make a Maintenance that names the repository",
+    ),
     no("spec", "identityDefaults", DROP),
     no("spec", "server", DROP),
     no("spec", "health", DROP),
@@ -234,6 +238,22 @@ pub const SNAPSHOT: &[Unsupported] = &[
         "spec.policyRef",
         "namespace",
         "put the Snapshot into the policy's namespace",
+    ),
+    typed(
+        Shape::Integer,
+        "spec.failurePolicy",
+        "podStartupDeadlineSeconds",
+        DROP,
+    ),
+];
+
+/// Of a Maintenance.
+pub const MAINTENANCE: &[Unsupported] = &[
+    no("spec", "mover", DROP),
+    no(
+        "spec",
+        "credentialProjection",
+        "remove the field: its Jobs run where the repository's Secret is",
     ),
     typed(
         Shape::Integer,

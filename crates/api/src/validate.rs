@@ -3,6 +3,7 @@
 //! **Promises.** Specs are taken apart without `..`, so a new field does not compile unseen. An empty answer
 //! means the operator acts on every field that is set.
 
+use crate::maintenance::{CronSpec, MaintenanceSchedule, MaintenanceSpec, Ownership, TakeoverPolicy};
 use crate::mover::{
     FsGroupChange, MoverDefaults, MoverPodSecurity, MoverResources, MoverSecurity, MoverSpec,
 };
@@ -957,6 +958,89 @@ fn restore_options_into(no: &mut Refusals, options: &RestoreOptions) {
     }
 }
 
+/// Refusals of a Maintenance's spec.
+#[must_use]
+pub fn maintenance(spec: &MaintenanceSpec) -> Vec<Refusal> {
+    let mut no = Refusals::default();
+    let MaintenanceSpec {
+        repository: RepositoryRef {
+            kind,
+            name: _,
+            namespace,
+        },
+        schedule,
+        ownership,
+        failure_policy,
+        mover,
+        credential_projection,
+    } = spec;
+    let table = unsupported::MAINTENANCE;
+    no.not_yet(table, "spec.mover", mover.as_ref());
+    no.not_yet(table, "spec.credentialProjection", credential_projection.as_ref());
+    match kind {
+        RepositoryKind::Repository => {}
+        RepositoryKind::ClusterRepository => {
+            if namespace.is_some() {
+                no.say("spec.repository.namespace is not allowed with kind ClusterRepository: remove it");
+            }
+        }
+        RepositoryKind::Unknown => {
+            no.say("spec.repository.kind has a value of a newer release: update Holdfast");
+        }
+    }
+    if let Some(MaintenanceSchedule {
+        quick,
+        full,
+        timezone: _,
+    }) = schedule
+    {
+        for (name, times) in [("quick", quick), ("full", full)] {
+            if let Some(CronSpec { cron, jitter }) = times {
+                if cron.split_whitespace().count() != 5 {
+                    no.say(format!(
+                        "spec.schedule.{name}.cron needs five fields: minute hour day month weekday"
+                    ));
+                }
+                let jitter = jitter.as_deref().map(duration);
+                if jitter.is_some_and(|j| j.is_none_or(|d| d > SignedDuration::from_hours(24))) {
+                    no.say(format!(
+                        "spec.schedule.{name}.jitter is a duration such as 90s, 5m or 1h30m, at most 24h"
+                    ));
+                }
+            }
+        }
+    }
+    if let Some(Ownership {
+        owner,
+        takeover_policy,
+    }) = ownership
+    {
+        match takeover_policy {
+            TakeoverPolicy::Never | TakeoverPolicy::PromptCondition | TakeoverPolicy::Force => {}
+            TakeoverPolicy::Unknown => {
+                no.say("spec.ownership.takeoverPolicy has a value of a newer release: update Holdfast");
+            }
+        }
+        let of_a_name = |c: char| c.is_ascii_alphanumeric() || "._@/:-".contains(c);
+        if owner
+            .as_ref()
+            .is_some_and(|name| name.is_empty() || name == "me" || !name.chars().all(of_a_name))
+        {
+            no.say("spec.ownership.owner is a name of letters, digits and . _ @ / : - and not 'me', which Kopia takes for whoever asks");
+        }
+    }
+    if let Some(FailurePolicy {
+        backoff_limit: _,
+        active_deadline_seconds: _,
+        pod_startup_deadline_seconds,
+    }) = failure_policy
+    {
+        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
+        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
+    }
+    no.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1019,6 +1103,8 @@ mod tests {
             unsupported::SNAPSHOT,
             snapshot,
         );
+        let m = json!({ "repository": { "name": "r" } });
+        check(&m, unsupported::MAINTENANCE, maintenance);
         for (base, other) in [
             (restore_from("snapshotRef", "pvcRef"), ["fromPolicy", "pvcRef"]),
             (restore_from("fromPolicy", "pvcRef"), ["snapshotRef", "pvcRef"]),

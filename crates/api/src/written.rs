@@ -4,7 +4,9 @@
 //! know is named, not dropped. **Assumes.** One document, read into JSON; of its metadata only the kind is looked at.
 
 use crate::validate::{self, Refusal};
-use crate::{ClusterRepository, Repository, Restore, Snapshot, SnapshotPolicy, SnapshotSchedule, names};
+use crate::{
+    ClusterRepository, Maintenance, Repository, Restore, Snapshot, SnapshotPolicy, SnapshotSchedule, names,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -51,6 +53,7 @@ pub fn refusals(object: &Value) -> Result<Vec<Refusal>, Unreadable> {
         "SnapshotPolicy" => read::<SnapshotPolicy>(object, |o| validate::policy(&o.spec)),
         "SnapshotSchedule" => read::<SnapshotSchedule>(object, |o| validate::schedule(&o.spec)),
         "Snapshot" => read::<Snapshot>(object, |o| validate::snapshot(&o.spec)),
+        "Maintenance" => read::<Maintenance>(object, |o| validate::maintenance(&o.spec)),
         "Restore" => read::<Restore>(object, |o| validate::restore(&o.spec)),
         other => Err(Unreadable::NoSuchKind(other.to_owned())),
     }

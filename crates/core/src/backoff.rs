@@ -26,6 +26,12 @@ pub const REPOSITORY: Backoff = Backoff {
     longest: SignedDuration::from_mins(10),
 };
 
+/// Of a maintenance run that failed: ten minutes, doubling, at most six hours.
+pub const MAINTENANCE: Backoff = Backoff {
+    first: SignedDuration::from_mins(10),
+    longest: SignedDuration::from_hours(6),
+};
+
 impl Backoff {
     /// Pause after this many failures in a row; none after none.
     #[must_use]

@@ -62,7 +62,29 @@ fn kinds() -> Vec<(Value, Vec<Unsupported>, Vec<Rule>)> {
                 .copied()
                 .collect(),
         ),
+        (
+            a_maintenance(),
+            unsupported::MAINTENANCE.to_vec(),
+            rules::MAINTENANCE
+                .iter()
+                .filter(|r| !r.rule.contains("oldSelf"))
+                .copied()
+                .collect(),
+        ),
     ]
+}
+
+fn a_maintenance() -> Value {
+    let times = json!({ "cron": "0 3 * * 0", "jitter": "1h" });
+    json!({
+        "apiVersion": names::API_VERSION, "kind": "Maintenance",
+        "metadata": { "name": "m", "namespace": NS },
+        "spec": {
+            "repository": { "name": "r" },
+            "schedule": { "quick": times, "full": times, "timezone": "Europe/Oslo" },
+            "ownership": { "owner": "backup/r", "takeoverPolicy": "Force" },
+        },
+    })
 }
 
 fn a_restore() -> Value {
@@ -336,6 +358,16 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         ("SnapshotSchedule", "spec.schedule.cron", Some(json!("0 3 * *"))),
         ("SnapshotSchedule", "spec.schedule.jitter", Some(json!("soon"))),
         ("Snapshot", "spec.tags", Some(json!({ "a:b": "c" }))),
+        (
+            "Maintenance",
+            "spec.repository",
+            Some(json!({ "kind": "ClusterRepository", "name": "r", "namespace": "x" })),
+        ),
+        ("Maintenance", "spec.schedule.quick.cron", Some(json!("0 3 * *"))),
+        ("Maintenance", "spec.schedule.full.cron", Some(json!("0 3 * *"))),
+        ("Maintenance", "spec.schedule.quick.jitter", Some(json!("soon"))),
+        ("Maintenance", "spec.schedule.full.jitter", Some(json!("soon"))),
+        ("Maintenance", "spec.ownership.owner", Some(json!("me"))),
     ]);
     list
 }

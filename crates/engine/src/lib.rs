@@ -155,6 +155,25 @@ pub enum Depth {
     Data,
 }
 
+/// How much work reclaiming may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// What is cheap. Restic: packs of which nothing is needed are marked, and marked ones freed; none is rewritten. Kopia:
+    /// the program's quick maintenance, which collects no contents.
+    Quick,
+    /// Everything.
+    Full,
+}
+
+/// Who maintains a repository, where its format has a record of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maintainer {
+    /// As recorded; empty: nobody yet.
+    pub name: String,
+    /// It is the name that creating a repository with this engine records: nobody was ever named on purpose.
+    pub by_creation: bool,
+}
+
 /// What deleting has freed, in bytes of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reclaimed {
@@ -258,12 +277,26 @@ pub trait Repository: Send {
     /// [`ErrorClass::Failed`] with the first thing that is not as it should be, [`ErrorClass::Unreachable`].
     fn check(&self, depth: Depth) -> Result<(), EngineError>;
 
-    /// Frees what no snapshot refers to, within the safety margins that the engine needs beside running backups.
+    /// Frees what no snapshot refers to, within the safety margins that the engine needs beside running backups. `maintainer`
+    /// is who the repository is to say maintains it; none: who creating it recorded. Nothing happens where another is
+    /// recorded. Without effect where the format has no such record.
     ///
     /// # Errors
     /// [`ErrorClass::Unreachable`], [`ErrorClass::Replaced`], [`ErrorClass::Failed`]; what was freed before an error
     /// is free.
-    fn reclaim(&mut self) -> Result<Reclaimed, EngineError>;
+    fn reclaim(&mut self, effort: Effort, maintainer: Option<&str>) -> Result<Reclaimed, EngineError>;
+
+    /// Who maintains the repository; none: its format has no such record.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Failed`].
+    fn maintainer(&self) -> Result<Option<Maintainer>, EngineError>;
+
+    /// Records who maintains it, whoever did before. Without effect where the format has no such record.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Unreachable`], [`ErrorClass::Replaced`], [`ErrorClass::Failed`].
+    fn set_maintainer(&mut self, name: &str) -> Result<(), EngineError>;
 
     /// Bytes that the repository's data takes in storage now.
     ///

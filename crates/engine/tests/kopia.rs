@@ -40,6 +40,7 @@ conforms!(
     a_restore_is_the_source_as_it_was,
     a_restore_does_with_existing_files_what_it_is_told,
     reclaiming_keeps_what_is_needed_and_tells_what_is_not,
+    only_who_is_recorded_reclaims,
 );
 
 #[test]

@@ -5,7 +5,7 @@ mod conformance;
 
 use conformance::{Bench, PASSWORD, back_up, password};
 use holdfast_engine::restic::Restic;
-use holdfast_engine::{Engine, ErrorClass, Meter, RestoreOptions};
+use holdfast_engine::{Effort, Engine, ErrorClass, Meter, RestoreOptions};
 use std::fs;
 use std::process::Command;
 
@@ -36,6 +36,7 @@ conforms!(
     a_restore_is_the_source_as_it_was,
     a_restore_does_with_existing_files_what_it_is_told,
     reclaiming_keeps_what_is_needed_and_tells_what_is_not,
+    only_who_is_recorded_reclaims,
 );
 
 #[test]
@@ -150,7 +151,7 @@ fn restic_itself_agrees() {
     );
     assert_eq!(run(&["dump", &taken[1].id, "/pvc/data/sub/b"]), "b".repeat(500));
     // The same after what the deleted one needed was marked, and restored by either.
-    repository.reclaim().unwrap();
+    repository.reclaim(Effort::Full, None).unwrap();
     run(&["check", "--read-data"]);
     let (ours, theirs) = (
         bench.repository().join("../ours"),

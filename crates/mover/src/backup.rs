@@ -166,7 +166,9 @@ fn report(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use holdfast_engine::{Depth, EngineError, Meter, Reclaimed, RestoreOptions, Restored};
+    use holdfast_engine::{
+        Depth, Effort, EngineError, Maintainer, Meter, Reclaimed, RestoreOptions, Restored,
+    };
     use holdfast_protocol::work::Source;
     use jiff::Timestamp;
     use std::cell::RefCell;
@@ -245,8 +247,14 @@ mod tests {
             panic!("asked to check {depth:?}");
         }
 
-        fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+        fn reclaim(&mut self, _: Effort, _: Option<&str>) -> Result<Reclaimed, EngineError> {
             panic!("asked to reclaim");
+        }
+        fn maintainer(&self) -> Result<Option<Maintainer>, EngineError> {
+            panic!("asked who maintains");
+        }
+        fn set_maintainer(&mut self, _: &str) -> Result<(), EngineError> {
+            panic!("told who maintains");
         }
 
         fn stored_bytes(&self) -> Result<u64, EngineError> {

@@ -5,7 +5,7 @@
 
 use crate::places::Places;
 use crate::plan::Ids;
-use crate::{backup, batch, list, location, restore};
+use crate::{backup, batch, list, location, maintain, restore};
 use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
@@ -76,7 +76,9 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
         | OperationResult::Listed { .. }
-        | OperationResult::Restore(_) => true,
+        | OperationResult::Restore(_)
+        | OperationResult::Maintained { .. }
+        | OperationResult::NotOwner { .. } => true,
     };
     let restored = matches!(
         outcome.result,
@@ -170,6 +172,7 @@ fn carry_out(
             let results = document.results.as_ref();
             restore::run(repository, item, ids_of(document), results, places)
         }
+        Operation::Maintain { effort, claim } => maintain::run(repository, *effort, claim),
     }
 }
 
@@ -189,7 +192,8 @@ fn may_create(document: &WorkDocument) -> bool {
         | Operation::DeleteBatch { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
-        | Operation::Restore { .. } => false,
+        | Operation::Restore { .. }
+        | Operation::Maintain { .. } => false,
     }
 }
 
@@ -212,7 +216,8 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
         | Operation::Backup { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
-        | Operation::Restore { .. } => OperationResult::None,
+        | Operation::Restore { .. }
+        | Operation::Maintain { .. } => OperationResult::None,
     };
     Failed {
         failure,
@@ -245,6 +250,7 @@ fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
         | Operation::List {}
         | Operation::Resolve { .. }
         | Operation::Restore { .. }
+        | Operation::Maintain { .. }
             if !identified =>
         {
             Err(refused(
@@ -257,7 +263,8 @@ fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
         | Operation::DeleteBatch { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
-        | Operation::Restore { .. } => Ok(document),
+        | Operation::Restore { .. }
+        | Operation::Maintain { .. } => Ok(document),
     }
 }
 

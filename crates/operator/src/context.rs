@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
 use crate::world::{Dirty, World};
-use holdfast_api::{SnapshotPolicy, names};
+use holdfast_api::{Maintenance, SnapshotPolicy, names};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::EventType;
 use std::collections::{BTreeSet, HashMap};
@@ -88,6 +88,27 @@ impl Context {
             .await;
     }
 
+    /// An event on a Maintenance.
+    pub async fn event_maintenance(
+        &self,
+        view: &Maintenance,
+        kind: EventType,
+        reason: &str,
+        note: &str,
+        action: &str,
+    ) {
+        let about = ObjectReference {
+            api_version: Some(names::API_VERSION.to_owned()),
+            kind: Some("Maintenance".to_owned()),
+            name: view.metadata.name.clone(),
+            namespace: view.metadata.namespace.clone(),
+            uid: view.metadata.uid.clone(),
+            resource_version: view.metadata.resource_version.clone(),
+            field_path: None,
+        };
+        let _ = self.events.publish(&about, kind, reason, note, action).await;
+    }
+
     /// An event on a Snapshot; tells when its namespace takes no more events.
     pub async fn event_snapshot(
         &self,
@@ -130,6 +151,13 @@ pub struct Gates {
 }
 
 impl Gates {
+    /// The gate at which delete batches and maintenance of one physical repository meet, whatever the engine. Taken before
+    /// [`Gates::lane`], never after it.
+    #[must_use]
+    pub fn maintenance(&self, unique_id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        self.lane(&format!("maintenance of {unique_id}"))
+    }
+
     /// The gate of the physical repository of this unique id: batches and writers, where the engine minds.
     #[must_use]
     pub fn lane(&self, unique_id: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -150,6 +178,8 @@ pub struct Queues {
     pub snapshots: Arc<Queue<ObjectKey>>,
     /// Restores.
     pub restores: Arc<Queue<ObjectKey>>,
+    /// Maintenances.
+    pub maintenances: Arc<Queue<ObjectKey>>,
     /// Lanes.
     pub lanes: Arc<Queue<LaneKey>>,
 }
@@ -164,6 +194,7 @@ impl Queues {
             schedules: Queue::new(),
             snapshots: Queue::new(),
             restores: Queue::new(),
+            maintenances: Queue::new(),
             lanes: Queue::new(),
         }
     }
@@ -178,6 +209,7 @@ impl Queues {
                 Dirty::Schedule(key) => self.schedules.add_after(key, Duration::from_millis(500)),
                 Dirty::Snapshot(key) => self.snapshots.add(key),
                 Dirty::Restore(key) => self.restores.add(key),
+                Dirty::Maintenance(key) => self.maintenances.add_after(key, Duration::from_millis(200)),
                 Dirty::Lane(key) => self.lanes.add_after(key, Duration::from_millis(200)),
             }
         }

@@ -97,6 +97,25 @@ pub enum OperationResult {
     },
     /// Of a restore.
     Restore(RestoreAnswer),
+    /// Of a maintenance run that was made.
+    #[serde(rename_all = "camelCase")]
+    Maintained {
+        /// Bytes of storage that the run freed.
+        freed_bytes: u64,
+        /// Bytes that no snapshot needs, and that a later run frees when the engine's safety period is over.
+        marked_bytes: u64,
+        /// Bytes that the repository takes in storage now, when that could be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stored_bytes: Option<u64>,
+        /// Who maintains it, as the repository says; absent where its format has no record of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<String>,
+    },
+    /// Nothing was done: another maintains the repository.
+    NotOwner {
+        /// Who, as the repository says.
+        owner: String,
+    },
     /// A delete batch's letters in member order (see [`letters`]).
     Batch {
         /// Kept ids that are not in the listing, cut as they came, each once, at most [`MISSING_LIMIT`]: what the
@@ -192,7 +211,9 @@ impl Outcome {
             | OperationResult::Bootstrapped { .. }
             | OperationResult::BackedUp { .. }
             | OperationResult::Listed { .. }
-            | OperationResult::Restore(_) => None,
+            | OperationResult::Restore(_)
+            | OperationResult::Maintained { .. }
+            | OperationResult::NotOwner { .. } => None,
         }
     }
 }

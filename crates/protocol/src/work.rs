@@ -115,6 +115,33 @@ pub enum Operation {
         /// What and where.
         item: RestoreItem,
     },
+    /// Maintain the repository: free what no snapshot needs.
+    Maintain {
+        /// How much.
+        effort: Effort,
+        /// For whom.
+        claim: Claim,
+    },
+}
+
+/// How much a maintenance run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Effort {
+    /// What is cheap.
+    Quick,
+    /// Everything.
+    Full,
+}
+
+/// For whom a repository is maintained, where its format has a record of that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Claim {
+    /// The name that is to stand in the repository.
+    pub owner: String,
+    /// Whether it is written over the name of another.
+    pub take_over: bool,
 }
 
 /// One snapshot to take.

@@ -6,6 +6,7 @@
 mod account;
 mod crds;
 mod fields;
+mod maintenance;
 mod manifests;
 pub mod monitoring;
 mod reasons;
@@ -104,6 +105,7 @@ fn all(workspace: &Path) -> Result<Vec<Generated>> {
     files.push(manifests::page(workspace)?);
     files.push(reasons::page());
     files.push(restore::page());
+    files.push(maintenance::page());
     files.push(rules::page());
     files.push(account::page());
     files.extend(monitoring::files()?);

@@ -163,7 +163,7 @@ fn fill(world: &World, size: usize) -> Result<()> {
                 };
                 set(world, Observed::Namespace(NAMESPACE.to_owned(), view));
             }
-            Kind::ClusterRepository | Kind::Restore | Kind::Job => {}
+            Kind::ClusterRepository | Kind::Restore | Kind::Maintenance | Kind::Job => {}
         }
         world.apply(Change::ListEnds(kind), now);
     }

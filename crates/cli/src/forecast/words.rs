@@ -116,6 +116,7 @@ pub fn outcome(decision: &Decision, partly: bool) -> Outcome {
         | Wait::JobCapReached
         | Wait::WritersRunning(_)
         | Wait::WritersFirst(_)
+        | Wait::MaintenanceRunning
         | Wait::NextBatch
         | Wait::RidesAlone
         | Wait::BackingOff(_)

@@ -38,6 +38,8 @@ pub struct Lane {
     pub most_members: Option<usize>,
     /// Who else writes to the repository; none: its engine does not mind ([`crate::deletion::silence`]).
     pub writers: Option<super::silence::Writers>,
+    /// A maintenance Job is live: no batch fires beside it, whatever the engine ([`crate::maintenance`]).
+    pub maintenance: bool,
     /// Batch Jobs alive in the whole cluster, those of other lanes included; only read when a cap is set.
     pub live_jobs_in_cluster: u32,
 }

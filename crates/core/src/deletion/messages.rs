@@ -347,6 +347,9 @@ pub fn waiting(wait: Wait) -> String {
                 render(until)
             );
         }
+        Wait::MaintenanceRunning => {
+            "a maintenance Job frees space in this repository, and no delete Job runs beside one; ends with it, or at its deadline"
+        }
         Wait::NextBatch => "rides in the next delete Job of this repository",
         Wait::RidesAlone => {
             "rides alone, in one of the next delete Jobs: it has no recorded repository, or no delete Job with it ever answered"

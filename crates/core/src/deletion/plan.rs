@@ -50,7 +50,12 @@ impl Plan {
     /// Whether a batch would fire now if nobody else wrote to the repository: its wait is to be recorded.
     #[must_use]
     pub fn waits_for_writers(&self) -> bool {
-        let waits = |wait| matches!(wait, Some(Wait::WritersRunning(_) | Wait::WritersFirst(_)));
+        let waits = |wait| {
+            matches!(
+                wait,
+                Some(Wait::WritersRunning(_) | Wait::WritersFirst(_) | Wait::MaintenanceRunning)
+            )
+        };
         self.decisions.iter().any(|d| waits(d.not_yet))
     }
 

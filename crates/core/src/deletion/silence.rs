@@ -19,7 +19,7 @@ pub const WRITERS_FIRST: SignedDuration = SignedDuration::from_mins(5);
 /// The writers of one physical repository whose engine needs silence for deletions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Writers {
-    /// Backup (and later pin and maintenance) Jobs that have not ended and of which a container may have started.
+    /// Backup (and later pin) Jobs that have not ended and of which a container may have started.
     pub running: usize,
     /// Those of which none has: they are suspended right before a batch fires, and go first after it.
     pub not_started: usize,

@@ -256,6 +256,8 @@ pub enum Wait {
     WritersRunning(Timestamp),
     /// Writers that the last batch held back go first, until then at the latest.
     WritersFirst(Timestamp),
+    /// A maintenance Job runs on the repository; no delete Job ever runs beside one.
+    MaintenanceRunning,
     /// It is eligible, and rides in a later batch.
     NextBatch,
     /// It is eligible, but rides alone, in a later batch: it has no pin, or no mover survived it.
@@ -295,6 +297,7 @@ impl Wait {
             Self::JobCapReached => "JobCapReached",
             Self::WritersRunning(_) => "WritersRunning",
             Self::WritersFirst(_) => "WritersFirst",
+            Self::MaintenanceRunning => "MaintenanceRunning",
             Self::NextBatch => "NextBatch",
             Self::RidesAlone => "RidesAlone",
         }

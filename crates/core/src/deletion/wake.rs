@@ -53,7 +53,8 @@ impl Wakes {
                 | Wait::RepositoryUnreadable
                 | Wait::RepositoryMismatch
                 | Wait::NamespaceUnreadable
-                | Wait::JobCapReached,
+                | Wait::JobCapReached
+                | Wait::MaintenanceRunning,
             ) => self.at(self.recheck),
             // An event ends these.
             Some(

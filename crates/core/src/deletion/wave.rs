@@ -103,6 +103,7 @@ pub(super) struct LaneFacts<'a> {
     pub(super) job_cap_reached: bool,
     pub(super) most_members: Option<usize>,
     pub(super) writers: Option<&'a Writers>,
+    pub(super) maintenance: bool,
     pub(super) settings: &'a Settings,
     pub(super) threshold: u32,
     /// Thresholds of the lane's objects, those included that it remembers and that are gone.
@@ -153,6 +154,7 @@ impl<'a> LaneFacts<'a> {
             job_cap_reached: settings.max_jobs != 0 && lane.live_jobs_in_cluster >= settings.max_jobs,
             most_members: lane.most_members,
             writers: lane.writers.as_ref(),
+            maintenance: lane.maintenance,
             threshold: breaker::strictest_threshold(&lane.repositories, settings),
             settings,
         }
@@ -359,6 +361,7 @@ impl<'a> LaneFacts<'a> {
             judged[position].not_yet = match window {
                 Some(until) => Some(Wait::QuietWindow(until)),
                 None if self.job_cap_reached => Some(Wait::JobCapReached),
+                None if self.maintenance => Some(Wait::MaintenanceRunning),
                 None if writers.is_some() => writers,
                 None => {
                     ready.push(candidate);

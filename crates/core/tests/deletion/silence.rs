@@ -131,3 +131,15 @@ fn what_is_held_or_backs_off_does_not_wait_for_writers() {
     lane.writers = Some(writers(1, 0));
     assert!(!decide(&lane).waits_for_writers(), "the breaker is asked first");
 }
+
+#[test]
+fn no_batch_fires_beside_maintenance_however_long_it_runs() {
+    let mut lane = lane(members(2, 0));
+    lane.maintenance = true;
+    let plan = wave(&lane, &Settings::default(), t(1_000_000));
+    assert!(plan.fire.is_none() && plan.waits_for_writers());
+    assert_eq!(of(&plan, "m0000").not_yet, Some(Wait::MaintenanceRunning));
+    assert!(plan.wake_at.is_some(), "looked at again without an event");
+    lane.maintenance = false;
+    assert!(wave(&lane, &Settings::default(), t(1_000_000)).fire.is_some());
+}

@@ -162,6 +162,7 @@ fn waits() -> Vec<Wait> {
         Wait::JobNotStarted,
         Wait::Withdrawing,
         Wait::JobCapReached,
+        Wait::MaintenanceRunning,
         Wait::NextBatch,
         Wait::RidesAlone,
     ]

@@ -396,6 +396,7 @@ pub fn build(point: &Point) -> (Lane, Settings) {
     let lane = Lane {
         most_members: None,
         writers: None,
+        maintenance: false,
         repositories,
         latch: match at(Axis::Memory) {
             0 => None,

@@ -1,16 +1,18 @@
 //! Restoring, checking and reclaiming.
 //!
 //! **Promises.** Only a snapshot that a listing has just shown is restored: the program would take any other id for
-//! that of an object. Reclaiming is the program's own full maintenance with its safety margins, never less.
+//! that of an object. Reclaiming is the program's own maintenance with its safety margins, never less, and only where the
+//! repository records the maintainer for whom it is done.
 //!
-//! **Assumes.** Maintenance belongs to the name of our connections, as in every repository that was created here; in
-//! one of somebody else's the program refuses, and so does this.
+//! **Assumes.** The program takes the name of a connection for that of a maintainer. Ours are all called alike, so a name
+//! that was chosen is checked here, and the program is told that it was.
 
 use super::classify::{self, Doing};
 use super::command::{Call, Ended, View};
 use super::{Connection, output};
 use crate::{
-    Depth, EngineError, ErrorClass, Existing, Meter, Reclaimed, Repository, RestoreOptions, Restored,
+    Depth, Effort, EngineError, ErrorClass, Existing, Maintainer, Meter, Reclaimed, Repository,
+    RestoreOptions, Restored,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,13 +24,19 @@ use std::path::{Path, PathBuf};
 /// `maintenance info --json`.
 #[derive(Debug, Deserialize)]
 struct Info {
+    #[serde(default)]
+    owner: String,
     schedule: Schedule,
 }
 
+/// What the program calls our connections, and records as the maintainer when one of them creates a repository.
+const OUR_NAME: &str = "holdfast@holdfast";
+
 #[derive(Debug, Deserialize)]
 struct Schedule {
+    /// Nothing in a repository where none was made yet.
     #[serde(default)]
-    runs: BTreeMap<String, Vec<Run>>,
+    runs: Option<BTreeMap<String, Vec<Run>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,6 +59,7 @@ fn marked(info: &Info) -> Option<u64> {
     let latest = info
         .schedule
         .runs
+        .as_ref()?
         .get("snapshot-gc")?
         .first()
         .filter(|run| run.success)?;
@@ -234,17 +243,75 @@ impl Connection {
         total(&String::from_utf8_lossy(&ended.stdout)).ok_or_else(|| not_as_expected(WHAT, "blob stats"))
     }
 
-    pub(super) fn reclaim_now(&self) -> Result<Reclaimed, EngineError> {
+    fn info(&self, what: &str) -> Result<Info, EngineError> {
+        let told = self.succeed(&Call::new(what, View::Reading, ["maintenance", "info", "--json"]))?;
+        output::parse(what, &told.stdout)
+    }
+
+    pub(super) fn recorded_maintainer(&self) -> Result<Maintainer, EngineError> {
+        let info = self.info("who maintains the repository cannot be read")?;
+        Ok(Maintainer {
+            by_creation: info.owner == OUR_NAME,
+            name: info.owner,
+        })
+    }
+
+    pub(super) fn record_maintainer(&self, name: &str) -> Result<(), EngineError> {
+        const WHAT: &str = "who maintains the repository cannot be recorded";
+        // The program takes `me` for the name of the connection.
+        if name.is_empty() || name == "me" {
+            let why = format!("`{name}` is not the name of a maintainer");
+            let next = "Choose another spec.ownership.owner";
+            return Err(EngineError::new(ErrorClass::Failed, WHAT, why, next));
+        }
+        self.writable(WHAT)?;
+        self.prove_identity(WHAT)?;
+        let owner = format!("--owner={name}");
+        self.succeed(&Call::new(WHAT, View::Writing, ["maintenance", "set", &owner]))?;
+        let found = self.info(WHAT)?.owner;
+        if found == name {
+            return Ok(());
+        }
+        let why = format!("the repository says {found} afterwards");
+        let next = "Try again; if another program sets it too, let only one maintain the repository";
+        Err(EngineError::new(ErrorClass::Failed, WHAT, why, next))
+    }
+
+    pub(super) fn reclaim_now(
+        &self,
+        effort: Effort,
+        maintainer: Option<&str>,
+    ) -> Result<Reclaimed, EngineError> {
         const WHAT: &str = "space cannot be reclaimed";
         self.writable(WHAT)?;
         self.prove_identity(WHAT)?;
+        let (wanted, found) = (maintainer.unwrap_or(OUR_NAME), self.info(WHAT)?.owner);
+        if found != wanted {
+            let why = format!("the repository is maintained by {found}, not by {wanted}");
+            let next = "Let one program maintain it: stop the other one, then take the repository over";
+            return Err(EngineError::new(ErrorClass::Failed, WHAT, why, next));
+        }
         let before = self.blob_bytes()?;
-        let full = ["maintenance", "run", "--full"];
-        self.succeed(&Call::new(WHAT, View::Writing, full).however_long())?;
-        let told = self.succeed(&Call::new(WHAT, View::Reading, ["maintenance", "info", "--json"]))?;
-        let info: Info = output::parse(WHAT, &told.stdout)?;
+        let mut run = vec![
+            "maintenance",
+            "run",
+            match effort {
+                Effort::Quick => "--no-full",
+                Effort::Full => "--full",
+            },
+        ];
+        if wanted != OUR_NAME {
+            run.push("--force");
+        }
+        self.succeed(&Call::new(WHAT, View::Writing, run).however_long())?;
+        let marked_bytes = match effort {
+            Effort::Quick => 0,
+            Effort::Full => {
+                marked(&self.info(WHAT)?).ok_or_else(|| not_as_expected(WHAT, "maintenance info"))?
+            }
+        };
         Ok(Reclaimed {
-            marked_bytes: marked(&info).ok_or_else(|| not_as_expected(WHAT, "maintenance info"))?,
+            marked_bytes,
             // What maintenance itself writes counts against it.
             freed_bytes: before.saturating_sub(self.blob_bytes()?),
         })
@@ -333,6 +400,7 @@ mod tests {
         assert_eq!(total("Total: 273.6 KB\n"), None);
         for text in [
             r#"{"schedule":{}}"#,
+            r#"{"schedule":{"runs":null}}"#,
             r#"{"schedule":{"runs":{"snapshot-gc":[{"success":false}]}}}"#,
             r#"{"schedule":{"runs":{"snapshot-gc":[{"success":true,"extra":[{"kind":"snapshotGCStats","data":{}}]}]}}}"#,
         ] {

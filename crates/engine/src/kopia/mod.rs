@@ -20,8 +20,9 @@ mod place;
 mod policy;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Location, Meter, Password, Reclaimed,
-    Repository, RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT, request,
+    BackupRequest, Depth, Effort, Engine, EngineError, ErrorClass, Listing, Location, Maintainer, Meter,
+    Password, Reclaimed, Repository, RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT,
+    request,
 };
 use classify::Doing;
 pub use command::PROGRAM_VARIABLE;
@@ -463,8 +464,16 @@ impl Repository for Connection {
         self.check_all(depth)
     }
 
-    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
-        self.reclaim_now()
+    fn reclaim(&mut self, effort: Effort, maintainer: Option<&str>) -> Result<Reclaimed, EngineError> {
+        self.reclaim_now(effort, maintainer)
+    }
+
+    fn maintainer(&self) -> Result<Option<Maintainer>, EngineError> {
+        self.recorded_maintainer().map(Some)
+    }
+
+    fn set_maintainer(&mut self, name: &str) -> Result<(), EngineError> {
+        self.record_maintainer(name)
     }
 
     fn stored_bytes(&self) -> Result<u64, EngineError> {

@@ -6,10 +6,10 @@
 
 use super::Connection;
 use super::convert::failed;
-use crate::{Depth, EngineError, ErrorClass, Reclaimed};
+use crate::{Depth, Effort, EngineError, ErrorClass, Reclaimed};
 use jiff::Span;
 use rustic_core::repofile::IndexFile;
-use rustic_core::{CheckOptions, FileType, Id, PruneOptions, RusticResult};
+use rustic_core::{CheckOptions, FileType, Id, LimitOption, PruneOptions, RusticResult};
 use std::collections::BTreeMap;
 
 /// How long marked packs are kept.
@@ -68,14 +68,18 @@ impl Connection {
     }
 
     /// One pass of both phases.
-    pub(super) fn reclaim_now(&self) -> RusticResult<Reclaimed> {
-        self.reclaim_after(safety())
+    pub(super) fn reclaim_now(&self, effort: Effort) -> RusticResult<Reclaimed> {
+        self.reclaim_after(effort, safety())
     }
 
-    fn reclaim_after(&self, safety: Span) -> RusticResult<Reclaimed> {
+    fn reclaim_after(&self, effort: Effort, safety: Span) -> RusticResult<Reclaimed> {
         let before = self.packs()?;
         let already = self.marked()?;
-        let options = PruneOptions::default().keep_delete(safety);
+        let mut options = PruneOptions::default().keep_delete(safety);
+        match effort {
+            Effort::Quick => options = options.max_repack(LimitOption::Percentage(0)),
+            Effort::Full => {}
+        }
         let plan = self.opened.prune_plan(&options)?;
         self.opened.prune(&options, plan)?;
         let after = self.packs()?;
@@ -142,14 +146,46 @@ mod tests {
         connection.delete(&[doomed]).unwrap();
         let data = root.join("data");
         let before = length_of_files(&data);
-        let marked = connection.reclaim_after(safety()).unwrap();
+        let marked = connection.reclaim_after(Effort::Full, safety()).unwrap();
         assert!(marked.marked_bytes > 0 && marked.freed_bytes == 0, "{marked:?}");
         assert_eq!(length_of_files(&data), before, "only marked");
-        let again = connection.reclaim_after(safety()).unwrap();
+        let again = connection.reclaim_after(Effort::Full, safety()).unwrap();
         assert_eq!(again, Reclaimed::default(), "marked once, freed later");
-        let freed = connection.reclaim_after(Span::new()).unwrap();
+        let freed = connection.reclaim_after(Effort::Full, Span::new()).unwrap();
         assert_eq!((freed.freed_bytes, freed.marked_bytes), (marked.marked_bytes, 0));
         assert_eq!(length_of_files(&data), before - marked.marked_bytes);
+        connection.check_all(Depth::Data).unwrap();
+    }
+
+    #[test]
+    fn quick_frees_whole_packs_and_full_rewrites_the_others_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, source) = (dir.path().join("repository"), dir.path().join("source"));
+        fs::create_dir(&source).unwrap();
+        let password = Password::new("p");
+        Restic.create(&root, &password).unwrap();
+        let mut connection = connection_for_tests(&root, &password);
+        // Of one snapshot, so in one pack: the file that stays and the one that goes.
+        let noise = |seed: u32| -> Vec<u8> {
+            (0..300_000_u32)
+                .scan(seed, |state, _| {
+                    *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    Some((*state >> 24) as u8)
+                })
+                .collect()
+        };
+        fs::write(source.join("stays"), noise(1)).unwrap();
+        fs::write(source.join("goes"), noise(2)).unwrap();
+        let doomed = take(&mut connection, &source, "one");
+        fs::remove_file(source.join("goes")).unwrap();
+        take(&mut connection, &source, "two");
+        connection.delete(&[doomed]).unwrap();
+        let quick = connection.reclaim_after(Effort::Quick, safety()).unwrap();
+        assert!(quick.marked_bytes < 10_000, "at most the trees: {quick:?}");
+        let full = connection.reclaim_after(Effort::Full, safety()).unwrap();
+        assert!(full.marked_bytes > 500_000, "the pack was written anew: {full:?}");
+        let freed = connection.reclaim_after(Effort::Quick, Span::new()).unwrap();
+        assert_eq!(freed.freed_bytes, quick.marked_bytes + full.marked_bytes);
         connection.check_all(Depth::Data).unwrap();
     }
 }

@@ -16,8 +16,8 @@ mod restore;
 mod storage;
 
 use crate::{
-    BackupRequest, Depth, Engine, EngineError, ErrorClass, Listing, Location, Meter, Password, Reclaimed,
-    Repository, RestoreOptions, Restored, SnapshotInfo,
+    BackupRequest, Depth, Effort, Engine, EngineError, ErrorClass, Listing, Location, Maintainer, Meter,
+    Password, Reclaimed, Repository, RestoreOptions, Restored, SnapshotInfo,
 };
 use convert::failed;
 use faults::{Faults, WatchedSource};
@@ -400,10 +400,18 @@ impl Repository for Connection {
         guarded("the repository cannot be checked", || self.check_all(depth))
     }
 
-    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+    fn reclaim(&mut self, effort: Effort, _maintainer: Option<&str>) -> Result<Reclaimed, EngineError> {
         const WHAT: &str = "space cannot be reclaimed";
         self.prove_identity(WHAT)?;
-        guarded(WHAT, || self.reclaim_now().map_err(|e| failed(WHAT, &e)))
+        guarded(WHAT, || self.reclaim_now(effort).map_err(|e| failed(WHAT, &e)))
+    }
+
+    fn maintainer(&self) -> Result<Option<Maintainer>, EngineError> {
+        Ok(None)
+    }
+
+    fn set_maintainer(&mut self, _name: &str) -> Result<(), EngineError> {
+        Ok(())
     }
 
     fn stored_bytes(&self) -> Result<u64, EngineError> {

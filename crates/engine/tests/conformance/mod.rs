@@ -4,8 +4,8 @@
 //! Its place is taken by directories that are missing or are files, which bind everybody.
 
 use holdfast_engine::{
-    BackupRequest, Depth, Engine, ErrorClass, Existing, Listing, Meter, Password, Repository, RestoreOptions,
-    SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, Effort, Engine, ErrorClass, Existing, Listing, Maintainer, Meter, Password,
+    Repository, RestoreOptions, SnapshotInfo, SourceIdentity,
 };
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -445,7 +445,7 @@ pub fn reclaiming_keeps_what_is_needed_and_tells_what_is_not(engine: &dyn Engine
     let mut repository = engine.create(&bench.repository(), &password()).unwrap();
     let kept = back_up(&bench, repository.as_mut(), &["one"]);
     let was = tree(&bench.source());
-    let nothing = repository.reclaim().unwrap();
+    let nothing = repository.reclaim(Effort::Full, None).unwrap();
     assert_eq!(nothing.marked_bytes, 0);
     // Without a pattern, so that it is stored as long as it is.
     let noise: Vec<u8> = (0..100_000_u32)
@@ -459,7 +459,7 @@ pub fn reclaiming_keeps_what_is_needed_and_tells_what_is_not(engine: &dyn Engine
     let stored = repository.stored_bytes().unwrap();
     assert!(stored > 90_000, "{stored}");
     repository.delete(&[doomed[0].id.clone()]).unwrap();
-    let marked = repository.reclaim().unwrap();
+    let marked = repository.reclaim(Effort::Full, None).unwrap();
     assert!((90_000..200_000).contains(&marked.marked_bytes), "{marked:?}");
     assert_eq!(marked.freed_bytes, 0, "not before the safety period is over");
     repository.check(Depth::Data).unwrap();
@@ -527,4 +527,34 @@ pub fn a_restore_does_with_existing_files_what_it_is_told(engine: &dyn Engine) {
     restore(&RestoreOptions::default());
     assert_eq!(fs::read(&outside).unwrap(), b"not in the target");
     assert_eq!(tree(&target), was);
+}
+
+/// Where a format records who maintains a repository, nobody else reclaims; elsewhere there is nobody to ask.
+pub fn only_who_is_recorded_reclaims(engine: &dyn Engine) {
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let recorded = repository.maintainer().unwrap();
+    repository.set_maintainer("cluster-a/vault").unwrap();
+    let mut again = engine.connect(&bench.repository(), &password()).unwrap();
+    let name = "cluster-a/vault".to_owned();
+    match recorded {
+        None => assert_eq!(again.maintainer().unwrap(), None),
+        Some(maintainer) => {
+            assert!(maintainer.by_creation, "{maintainer:?}");
+            let by_creation = false;
+            assert_eq!(
+                again.maintainer().unwrap(),
+                Some(Maintainer { name, by_creation })
+            );
+            for other in [None, Some("cluster-b/vault")] {
+                let refused = again.reclaim(Effort::Quick, other).unwrap_err();
+                assert_eq!(refused.class(), ErrorClass::Failed);
+                assert!(refused.to_string().contains("cluster-a/vault"), "{refused}");
+            }
+            again.set_maintainer("me").unwrap_err();
+        }
+    }
+    for effort in [Effort::Quick, Effort::Full] {
+        again.reclaim(effort, Some("cluster-a/vault")).unwrap();
+    }
 }

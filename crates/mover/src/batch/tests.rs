@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use holdfast_engine::{
-    BackupRequest, Depth, Listing, Meter, Reclaimed, RestoreOptions, Restored, SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, Effort, Listing, Maintainer, Meter, Reclaimed, RestoreOptions, Restored,
+    SnapshotInfo, SourceIdentity,
 };
 use holdfast_protocol::letters::Letter;
 use holdfast_protocol::work::Source;
@@ -125,8 +126,14 @@ impl Repository for Fake {
         panic!("asked to check {depth:?}");
     }
 
-    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+    fn reclaim(&mut self, _: Effort, _: Option<&str>) -> Result<Reclaimed, EngineError> {
         panic!("asked to reclaim");
+    }
+    fn maintainer(&self) -> Result<Option<Maintainer>, EngineError> {
+        panic!("asked who maintains");
+    }
+    fn set_maintainer(&mut self, _: &str) -> Result<(), EngineError> {
+        panic!("told who maintains");
     }
 
     fn stored_bytes(&self) -> Result<u64, EngineError> {
@@ -196,7 +203,9 @@ fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>)
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
         | OperationResult::Listed { .. }
-        | OperationResult::Restore(_) => None,
+        | OperationResult::Restore(_)
+        | OperationResult::Maintained { .. }
+        | OperationResult::NotOwner { .. } => None,
     };
     (letters, message)
 }

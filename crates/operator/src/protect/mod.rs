@@ -1,6 +1,7 @@
 //! Protect: the controllers, one folder per kind, each `observe -> decide -> act -> report`.
 
 pub mod catalog;
+pub mod maintenance;
 pub mod policy;
 pub mod repository;
 pub mod restore;

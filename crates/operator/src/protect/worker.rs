@@ -46,6 +46,9 @@ pub fn start(ctx: &Arc<Context>, end: &CancellationToken) -> JoinSet<()> {
     workers.spawn(Kind::Restore, &ctx.queues.restores, |c, k| async move {
         super::restore::pass(&c, &k).await
     });
+    workers.spawn(Kind::Maintenance, &ctx.queues.maintenances, |c, k| async move {
+        super::maintenance::pass(&c, &k).await
+    });
     workers.spawn(Kind::Lane, &ctx.queues.lanes, |c, k| async move {
         super::wave::pass(&c, &k).await
     });

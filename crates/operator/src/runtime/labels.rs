@@ -44,6 +44,8 @@ label! {
         Snapshot = "Snapshot",
         /// A Restore.
         Restore = "Restore",
+        /// A Maintenance.
+        Maintenance = "Maintenance",
         /// The lane of a physical repository.
         Lane = "Lane",
         /// A record of the ledger of backup storage.
@@ -108,6 +110,28 @@ label! {
         Succeeded = "succeeded",
         /// None was.
         Failed = "failed",
+    }
+}
+
+label! {
+    /// How much a maintenance run does.
+    MaintenanceMode {
+        /// What is cheap.
+        Quick = "quick",
+        /// Everything.
+        Full = "full",
+    }
+}
+
+label! {
+    /// How a maintenance run ended.
+    MaintenanceResult {
+        /// It was made.
+        Succeeded = "succeeded",
+        /// It failed.
+        Failed = "failed",
+        /// The repository is another's to maintain.
+        LeftToOwner = "left_to_owner",
     }
 }
 

@@ -7,7 +7,8 @@
 //! repository goes ([`Metrics::forget_repository`]) or this process stops leading: then they are the leader's to say.
 
 pub use super::labels::{
-    BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MemberOutcome, RepositoryKind,
+    BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MaintenanceMode, MaintenanceResult,
+    MemberOutcome, RepositoryKind,
 };
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -70,6 +71,14 @@ struct ByResult {
     result: BackupResult,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MaintenanceRun {
+    repo_kind: RepositoryKind,
+    repo_name: String,
+    mode: MaintenanceMode,
+    result: MaintenanceResult,
+}
+
 /// Upper bounds of a restore's duration in seconds.
 const RESTORE_SECONDS: [f64; 8] = [5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
 
@@ -104,6 +113,9 @@ pub struct Metrics {
     completed: Family<Completed, Counter>,
     restores: Family<ByResult, Histogram, fn() -> Histogram>,
     scheduled: Counter,
+    maintenance_runs: Family<MaintenanceRun, Counter>,
+    maintenance_reclaimed: Family<ByRepository, Gauge>,
+    maintenance_configured: Family<ByRepository, Gauge>,
     leader: Gauge,
     /// Figures of Account.
     pub quota: crate::account::metrics::QuotaMetrics,
@@ -140,6 +152,9 @@ impl Metrics {
             completed: Family::default(),
             restores: Family::new_with_constructor(restore_durations),
             scheduled: Counter::default(),
+            maintenance_runs: Family::default(),
+            maintenance_reclaimed: Family::default(),
+            maintenance_configured: Family::default(),
             leader: Gauge::default(),
             quota: crate::account::metrics::QuotaMetrics::default(),
             stores: crate::account::enumerate::metrics::StoreMetrics::default(),
@@ -233,6 +248,21 @@ impl Metrics {
             "kopiur_schedule_snapshots_created",
             "Snapshots created by schedules",
             self.scheduled.clone(),
+        );
+        r.register(
+            "kopiur_maintenance_runs",
+            "Maintenance runs that ended",
+            self.maintenance_runs.clone(),
+        );
+        r.register(
+            "kopiur_maintenance_last_reclaimed_bytes",
+            "Bytes of storage that the last maintenance run freed",
+            self.maintenance_reclaimed.clone(),
+        );
+        r.register(
+            "kopiur_repository_maintenance_configured",
+            "1 where a Maintenance is of the repository",
+            self.maintenance_configured.clone(),
         );
         r.register(
             "holdfast_leader",
@@ -329,6 +359,45 @@ impl Metrics {
         };
         self.pending.remove(&labels);
         self.held.remove(&labels);
+        self.maintenance_reclaimed.remove(&labels);
+        self.maintenance_configured.remove(&labels);
+    }
+
+    /// A maintenance run ended; `freed` are bytes of storage, of one that was made.
+    pub fn maintained(
+        &self,
+        kind: RepositoryKind,
+        name: &str,
+        mode: MaintenanceMode,
+        result: MaintenanceResult,
+        freed: Option<u64>,
+    ) {
+        let run = MaintenanceRun {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+            mode,
+            result,
+        };
+        self.maintenance_runs.get_or_create(&run).inc();
+        if let Some(freed) = freed {
+            let labels = ByRepository {
+                repo_kind: kind,
+                repo_name: name.to_owned(),
+            };
+            let bytes = i64::try_from(freed).unwrap_or(i64::MAX);
+            self.maintenance_reclaimed.get_or_create(&labels).set(bytes);
+        }
+    }
+
+    /// Whether a Maintenance is of the repository object.
+    pub fn maintenance_configured(&self, kind: RepositoryKind, name: &str, is: bool) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        self.maintenance_configured
+            .get_or_create(&labels)
+            .set(i64::from(is));
     }
 
     /// A backup run ended.
@@ -363,6 +432,8 @@ impl Metrics {
         if !leads {
             self.pending.clear();
             self.held.clear();
+            self.maintenance_reclaimed.clear();
+            self.maintenance_configured.clear();
         }
     }
 

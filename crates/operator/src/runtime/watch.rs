@@ -12,7 +12,9 @@ use crate::world::keys::ObjectKey;
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Change, Dirty, Kind, NamespaceView, Observed, World};
 use futures::StreamExt;
-use holdfast_api::{ClusterRepository, Repository, Restore, SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{
+    ClusterRepository, Maintenance, Repository, Restore, SnapshotPolicy, SnapshotSchedule, names,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{DeserializeGuard, ObjectMeta, PartialObjectMeta};
@@ -71,6 +73,9 @@ pub fn start(
     });
     spawn.kind(Kind::Restore, all.clone(), |r: Restore| {
         Observed::Restore(Box::new(r))
+    });
+    spawn.kind(Kind::Maintenance, all.clone(), |m: Maintenance| {
+        Observed::Maintenance(Box::new(m))
     });
     spawn.kind(Kind::Job, ours, |j: JobView| Observed::Job(Box::new(j)));
     spawn.kind(Kind::Namespace, all, |n: PartialObjectMeta<Namespace>| {

@@ -13,7 +13,7 @@ mod tests;
 pub mod views;
 
 use holdfast_api::shared::LabelSelector;
-use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule};
+use holdfast_api::{Maintenance, Restore, SnapshotPolicy, SnapshotSchedule};
 use jiff::Timestamp;
 use keys::{LaneKey, ObjectKey, RepositoryKey};
 use state::State;
@@ -35,6 +35,8 @@ pub enum Dirty {
     Snapshot(ObjectKey),
     /// A Restore.
     Restore(ObjectKey),
+    /// A Maintenance.
+    Maintenance(ObjectKey),
     /// A deletion lane.
     Lane(LaneKey),
 }
@@ -143,6 +145,20 @@ impl World {
     #[must_use]
     pub fn restore(&self, key: &ObjectKey) -> Option<Arc<Restore>> {
         self.read().restores.get(key).cloned()
+    }
+
+    /// A Maintenance.
+    #[must_use]
+    pub fn maintenance(&self, key: &ObjectKey) -> Option<Arc<Maintenance>> {
+        self.read().maintenances.get(key).cloned()
+    }
+
+    /// The Maintenances that satisfy a predicate, in no order.
+    #[must_use]
+    pub fn maintenances(&self, wanted: impl Fn(&ObjectKey, &Maintenance) -> bool) -> Vec<Arc<Maintenance>> {
+        let state = self.read();
+        let those = state.maintenances.iter().filter(|(key, view)| wanted(key, view));
+        those.map(|(_, view)| Arc::clone(view)).collect()
     }
 
     /// A namespace.

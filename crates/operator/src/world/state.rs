@@ -4,7 +4,7 @@ use super::keys::{self, LaneKey, ObjectKey, RepositoryKey};
 use super::views::{JobView, RepositoryView, SnapshotView};
 use super::{Dirty, Pending, ResolvedTo};
 use holdfast_api::snapshot::SnapshotPhase;
-use holdfast_api::{Restore, SnapshotPolicy, SnapshotSchedule, names};
+use holdfast_api::{Maintenance, Restore, SnapshotPolicy, SnapshotSchedule, names};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -25,6 +25,8 @@ pub enum Kind {
     Snapshot,
     /// Restore.
     Restore,
+    /// Maintenance.
+    Maintenance,
     /// Job with our label.
     Job,
     /// Namespace.
@@ -33,13 +35,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Repository,
         Kind::ClusterRepository,
         Kind::Policy,
         Kind::Schedule,
         Kind::Snapshot,
         Kind::Restore,
+        Kind::Maintenance,
         Kind::Job,
         Kind::Namespace,
     ];
@@ -58,6 +61,8 @@ pub enum Observed {
     Snapshot(Box<SnapshotView>),
     /// A Restore.
     Restore(Box<Restore>),
+    /// A Maintenance.
+    Maintenance(Box<Maintenance>),
     /// A Job of ours.
     Job(Box<JobView>),
     /// A namespace by name.
@@ -98,6 +103,7 @@ enum AnyKey {
     Schedule(ObjectKey),
     Snapshot(ObjectKey),
     Restore(ObjectKey),
+    Maintenance(ObjectKey),
     Job(ObjectKey),
     Namespace(String),
 }
@@ -112,6 +118,7 @@ pub struct State {
     pub(super) schedules: HashMap<ObjectKey, Arc<SnapshotSchedule>>,
     pub(super) snapshots: HashMap<ObjectKey, Arc<SnapshotView>>,
     pub(super) restores: HashMap<ObjectKey, Arc<Restore>>,
+    pub(super) maintenances: HashMap<ObjectKey, Arc<Maintenance>>,
     pub(super) namespaces: HashMap<String, NamespaceView>,
     pub(super) jobs: HashMap<ObjectKey, Arc<JobView>>,
     pub(super) jobs_by_owner: HashMap<String, BTreeSet<ObjectKey>>,
@@ -201,6 +208,7 @@ impl State {
             Observed::Schedule(s) => (Kind::Schedule, AnyKey::Schedule(ObjectKey::of(s.as_ref()))),
             Observed::Snapshot(s) => (Kind::Snapshot, AnyKey::Snapshot(s.key())),
             Observed::Restore(r) => (Kind::Restore, AnyKey::Restore(ObjectKey::of(r.as_ref()))),
+            Observed::Maintenance(m) => (Kind::Maintenance, AnyKey::Maintenance(ObjectKey::of(m.as_ref()))),
             Observed::Job(j) => (Kind::Job, AnyKey::Job(j.key())),
             Observed::Namespace(name, _) => (Kind::Namespace, AnyKey::Namespace(name.clone())),
         })
@@ -215,6 +223,7 @@ impl State {
             Kind::Schedule => AnyKey::Schedule(key),
             Kind::Snapshot => AnyKey::Snapshot(key),
             Kind::Restore => AnyKey::Restore(key),
+            Kind::Maintenance => AnyKey::Maintenance(key),
             Kind::Job => AnyKey::Job(key),
             Kind::Namespace => AnyKey::Namespace(name),
         }
@@ -238,6 +247,12 @@ impl State {
             Kind::Schedule => self.schedules.keys().cloned().map(AnyKey::Schedule).collect(),
             Kind::Snapshot => self.snapshots.keys().cloned().map(AnyKey::Snapshot).collect(),
             Kind::Restore => self.restores.keys().cloned().map(AnyKey::Restore).collect(),
+            Kind::Maintenance => self
+                .maintenances
+                .keys()
+                .cloned()
+                .map(AnyKey::Maintenance)
+                .collect(),
             Kind::Job => self.jobs.keys().cloned().map(AnyKey::Job).collect(),
             Kind::Namespace => self.namespaces.keys().cloned().map(AnyKey::Namespace).collect(),
         }
@@ -254,6 +269,7 @@ impl State {
                 self.restores.insert(key.clone(), Arc::new(*new));
                 dirty.insert(Dirty::Restore(key));
             }
+            Observed::Maintenance(new) => self.set_maintenance(Arc::new(*new), dirty),
             Observed::Job(new) => self.set_job(Arc::new(*new), dirty),
             Observed::Namespace(name, view) => {
                 let before = self.namespaces.insert(name.clone(), view.clone());
@@ -293,6 +309,11 @@ impl State {
             }
             AnyKey::Restore(key) => {
                 self.restores.remove(key);
+            }
+            AnyKey::Maintenance(key) => {
+                if let Some(old) = self.maintenances.remove(key) {
+                    self.maintenance_changed(key, &old, dirty);
+                }
             }
             AnyKey::Job(key) => {
                 if let Some(old) = self.jobs.remove(key) {
@@ -337,6 +358,10 @@ impl State {
         dirty.insert(Dirty::Repository(key.clone()));
         dirty.insert(Dirty::Lane(self.lane_of(key)));
         dirty.insert(Dirty::Lane(LaneKey::Unresolved));
+        let known = |r: &RepositoryView| (r.status.clone(), r.metadata.generation);
+        if old.map(known) != self.repositories.get(key).map(|r| known(r)) {
+            self.wake_maintenances(&self.lane_of(key), dirty);
+        }
         if let Some(id) = old.and_then(RepositoryView::unique_id) {
             dirty.insert(Dirty::Lane(LaneKey::Physical(id.to_owned())));
         }
@@ -362,6 +387,33 @@ impl State {
                 }
             }
         }
+    }
+
+    // --- maintenance: there is about one for each repository, so they are looked through
+
+    fn set_maintenance(&mut self, new: Arc<Maintenance>, dirty: &mut BTreeSet<Dirty>) {
+        let key = ObjectKey::of(new.as_ref());
+        let old = self.maintenances.insert(key.clone(), Arc::clone(&new));
+        if old.is_none_or(|old| old.metadata.generation != new.metadata.generation) {
+            self.maintenance_changed(&key, &new, dirty);
+        }
+        dirty.insert(Dirty::Maintenance(key));
+    }
+
+    /// It and those of the same repository: one of them has its turn.
+    fn maintenance_changed(&self, key: &ObjectKey, changed: &Maintenance, dirty: &mut BTreeSet<Dirty>) {
+        if let Some(repository) = keys::resolve(&changed.spec.repository, &key.namespace) {
+            self.wake_maintenances(&self.lane_of(&repository), dirty);
+            dirty.insert(Dirty::Repository(repository));
+        }
+    }
+
+    fn wake_maintenances(&self, lane: &LaneKey, dirty: &mut BTreeSet<Dirty>) {
+        let those = self.maintenances.iter().filter(|(key, view)| {
+            keys::resolve(&view.spec.repository, &key.namespace)
+                .is_some_and(|repository| self.lane_of(&repository) == *lane)
+        });
+        dirty.extend(those.map(|(key, _)| Dirty::Maintenance(key.clone())));
     }
 
     // --- policies and schedules
@@ -593,9 +645,19 @@ impl State {
                     dirty.insert(Dirty::Repository(repository));
                 }
             }
+            Some(names::OP_MAINTENANCE) => {
+                dirty.insert(Dirty::Maintenance(ObjectKey::new(&key.namespace, named)));
+                // A delete Job that waits for it, and other objects over the same repository.
+                if let Some(id) = job.annotation(names::MAINTAINS).filter(|_| job.is_terminal()) {
+                    let lane = LaneKey::Physical(id.to_owned());
+                    self.wake_maintenances(&lane, dirty);
+                    dirty.insert(Dirty::Lane(lane));
+                }
+            }
             Some(names::OP_DELETE_BATCH) => {
                 if let Some(repository) = crate::jobs::parse_repository(named) {
                     dirty.insert(Dirty::Lane(self.lane_of(&repository)));
+                    self.wake_maintenances(&self.lane_of(&repository), dirty);
                 }
             }
             _ => {}
@@ -794,6 +856,7 @@ impl State {
             .filter(|s| s.metadata.deletion_timestamp.is_none());
         dirty.extend(live.map(|s| Dirty::Snapshot(s.key())));
         dirty.extend(self.restores.keys().cloned().map(Dirty::Restore));
+        dirty.extend(self.maintenances.keys().cloned().map(Dirty::Maintenance));
         dirty
     }
 }

@@ -118,7 +118,12 @@ fn world() -> std::sync::Arc<World> {
             Kind::Repository => Some(repository("r", Some("u"))),
             Kind::Policy => Some(policy("r")),
             Kind::Schedule => Some(schedule("sched-1")),
-            Kind::ClusterRepository | Kind::Snapshot | Kind::Restore | Kind::Job | Kind::Namespace => None,
+            Kind::ClusterRepository
+            | Kind::Snapshot
+            | Kind::Restore
+            | Kind::Maintenance
+            | Kind::Job
+            | Kind::Namespace => None,
         };
         if let Some(object) = object {
             world.apply(Change::Set(object), at(0));

@@ -8,8 +8,8 @@ use crate::reappeared::look_at;
 use crate::server::objects::Objects;
 use crate::story::{Story, snapshot_path};
 use holdfast_engine::{
-    BackupRequest, Depth, EngineError, ErrorClass, Listing, Meter, Reclaimed, Repository, RestoreOptions,
-    Restored, SnapshotInfo, SourceIdentity,
+    BackupRequest, Depth, Effort, EngineError, ErrorClass, Listing, Maintainer, Meter, Reclaimed, Repository,
+    RestoreOptions, Restored, SnapshotInfo, SourceIdentity,
 };
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
@@ -99,8 +99,14 @@ impl Repository for Kopia {
         panic!("asked to check {depth:?}");
     }
 
-    fn reclaim(&mut self) -> Result<Reclaimed, EngineError> {
+    fn reclaim(&mut self, _: Effort, _: Option<&str>) -> Result<Reclaimed, EngineError> {
         panic!("asked to reclaim");
+    }
+    fn maintainer(&self) -> Result<Option<Maintainer>, EngineError> {
+        panic!("asked who maintains");
+    }
+    fn set_maintainer(&mut self, _: &str) -> Result<(), EngineError> {
+        panic!("told who maintains");
     }
 
     fn stored_bytes(&self) -> Result<u64, EngineError> {

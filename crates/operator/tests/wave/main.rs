@@ -10,6 +10,7 @@ mod edges;
 mod figures;
 mod foreign;
 mod lost_deletions;
+mod maintenance;
 mod many_prunes;
 mod others;
 mod policy_deleted;

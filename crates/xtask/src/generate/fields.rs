@@ -15,7 +15,7 @@ Every field of the interface is known. One that is not supported yet is refused 
 sentence that names it; none is accepted and ignored.
 "
     );
-    let kinds: [(&str, &str, &[Unsupported]); 6] = [
+    let kinds: [(&str, &str, &[Unsupported]); 7] = [
         ("Repository", "", unsupported::REPOSITORY),
         (
             "ClusterRepository",
@@ -26,6 +26,7 @@ sentence that names it; none is accepted and ignored.
         ("SnapshotSchedule", "", unsupported::SCHEDULE),
         ("Snapshot", "", unsupported::SNAPSHOT),
         ("Restore", "", unsupported::RESTORE),
+        ("Maintenance", "", unsupported::MAINTENANCE),
     ];
     for (kind, before, fields) in kinds {
         text.push_str(&format!(
@@ -55,6 +56,7 @@ fn rules() -> Vec<(&'static str, &'static str)> {
         ("SnapshotSchedule", rules::SCHEDULE),
         ("Snapshot", rules::SNAPSHOT),
         ("Restore", rules::RESTORE),
+        ("Maintenance", rules::MAINTENANCE),
         ("Artifact", rules::ARTIFACT),
         ("BackupStore", rules::STORE),
     ];

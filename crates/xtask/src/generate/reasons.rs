@@ -20,7 +20,8 @@ pub fn page() -> Generated {
         "{MARKDOWN_HEAD}# Conditions and reasons
 
 One word for each reason. The same word is the condition's reason, the event's reason, the metric's label and a
-heading on this page; those of a Restore are on [their own](restore-reasons.md). How deletion works as a whole is in
+heading on this page; those of a Restore and of a Maintenance are on pages of their own ([Restore](restore-reasons.md),
+[Maintenance](maintenance-reasons.md)). How deletion works as a whole is in
 [protect.md](../protect.md).
 
 ## Conditions
@@ -94,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 18] = [
+const CONDITIONS: [(&str, &str, &str); 20] = [
     (
         conditions::READY,
         "all kinds",
@@ -180,6 +181,16 @@ const CONDITIONS: [(&str, &str, &str); 18] = [
         conditions::RESTORE_REFERENT_AVAILABLE,
         "Restore",
         "What its source and its target name is there.",
+    ),
+    (
+        conditions::MAINTENANCE_CONFIGURED,
+        REPOSITORIES,
+        "A Maintenance is of the repository. Without one, what deletions leave is never freed (MaintenanceNotConfigured).",
+    ),
+    (
+        conditions::LEASE_OWNED,
+        "Maintenance",
+        "The repository says that this Maintenance maintains it. False: another does, and it is left to them. Absent where the format has no such record.",
     ),
 ];
 
@@ -319,7 +330,8 @@ fn after(wait: Wait, then: Timestamp) -> Option<Wait> {
         Wait::Withdrawing => Wait::JobCapReached,
         Wait::JobCapReached => Wait::WritersRunning(then),
         Wait::WritersRunning(_) => Wait::WritersFirst(then),
-        Wait::WritersFirst(_) => Wait::NextBatch,
+        Wait::WritersFirst(_) => Wait::MaintenanceRunning,
+        Wait::MaintenanceRunning => Wait::NextBatch,
         Wait::NextBatch => Wait::RidesAlone,
         Wait::RidesAlone => return None,
     })

@@ -426,4 +426,5 @@ pub(super) const OBSTACLES: &[Value] = &[
         s.settings.max_jobs = 1;
         s.lane.live_jobs_in_cluster = 1;
     }),
+    ("a maintenance Job runs", |s| s.lane.maintenance = true),
 ];

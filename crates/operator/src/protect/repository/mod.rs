@@ -34,6 +34,8 @@ pub async fn pass(ctx: &Context, key: &RepositoryKey) -> Result<Next, Error> {
         return Ok(Next::Settled);
     };
     let facts = observe::facts(ctx, view).await?;
+    ctx.metrics
+        .maintenance_configured(key.into(), key.name(), facts.maintenance.is_some());
     let now = ctx.clock.now();
     let step = decide::decide(&facts, now);
     act::carry_out(ctx, &facts, step, now).await

@@ -5,6 +5,7 @@ use crate::jobs::create::{SecretFact, secret};
 use crate::jobs::needs::{self, Needs};
 use crate::jobs::outcome::{JobFact, job_fact};
 use crate::jobs::short_hash;
+use crate::protect::maintenance;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
 use holdfast_api::repository::{Engine, RepositorySpec};
@@ -31,6 +32,8 @@ pub struct Facts {
     pub shared_with: Vec<String>,
     /// Other objects one of which lies below the other's prefix, so that Kopia takes what is there for its own.
     pub overlaps: Vec<String>,
+    /// The Maintenance that is of it, if there is one.
+    pub maintenance: Option<String>,
     /// Namespaces that may use a ClusterRepository.
     pub allowed_namespaces: Option<u32>,
 }
@@ -74,6 +77,7 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
     Ok(Facts {
         bootstrap: job_fact(ctx, view.uid(), names::OP_BOOTSTRAP).await?,
         list: job_fact(ctx, view.uid(), names::OP_LIST).await?,
+        maintenance: maintenance::of_repository(ctx, &view.key),
         view,
         place,
         secret: secret_fact,

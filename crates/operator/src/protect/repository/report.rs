@@ -131,6 +131,22 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
             }
         }
     }
+    if status.unique_id.is_some() {
+        let (word, message) = match &facts.maintenance {
+            Some(name) => (
+                "MaintenanceConfigured",
+                format!("Maintenance {name} is of this repository."),
+            ),
+            None => (
+                "MaintenanceNotConfigured",
+                "No Maintenance names this repository, so what deletions leave in it is never freed. Make one."
+                    .to_owned(),
+            ),
+        };
+        let is = facts.maintenance.is_some();
+        let kind = conditions::MAINTENANCE_CONFIGURED;
+        conditions::set(list, kind, is, word, &message, generation, now);
+    }
     if !facts.overlaps.is_empty() {
         let message = format!(
             "The prefix overlaps with that of {}: Kopia takes what lies below a prefix for its own, and its maintenance deletes it. Stop the maintenance of the outer repository and move one of them to a prefix beside the other.",

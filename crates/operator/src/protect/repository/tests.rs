@@ -43,6 +43,7 @@ fn facts(spec: Value, status: Value) -> Facts {
         list: None,
         shared_with: Vec::new(),
         overlaps: Vec::new(),
+        maintenance: None,
         allowed_namespaces: None,
     }
 }

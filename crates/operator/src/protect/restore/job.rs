@@ -135,6 +135,7 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         | Operation::Backup { .. }
         | Operation::Bootstrap { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Maintain { .. }
         | Operation::List {} => (
             names::OP_RESTORE,
             failure.active_deadline_seconds.unwrap_or(DEADLINE_SECONDS),

@@ -20,6 +20,7 @@ use crate::jobs::build::{Mover, Storage};
 use crate::jobs::create::{Created, SecretFact, create, secret};
 use crate::jobs::name_repository;
 use crate::jobs::needs::{self, Needs};
+use crate::protect::maintenance;
 use crate::protect::repository::access;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, ObjectKey};
@@ -57,6 +58,7 @@ pub struct Gates {
     pub jobs_in_cluster: Option<u32>,
     /// Who else writes; only where the engine minds.
     pub writers: Option<Writers>,
+    _maintenance: Option<tokio::sync::OwnedMutexGuard<()>>,
     _cap: Option<tokio::sync::OwnedMutexGuard<()>>,
     _silence: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
@@ -123,6 +125,18 @@ pub async fn gates(
         }
         return Ok(None);
     }
+    // Held until CREATE: a maintenance run that asks meanwhile finds the batch, or this batch finds the run.
+    let mut maintenance_gate = None;
+    if let LaneKey::Physical(id) = key {
+        maintenance_gate = Some(ctx.gates.maintenance(id).lock_owned().await);
+        if let Some(other) = maintenance::live(ctx, id).await? {
+            tracing::info!(lane = %key, other, "maintenance has not ended; a delete Job waits for it");
+            if lock.waiting_since().is_none() {
+                lease::write(ctx, lock, Says::Waits(Some(now)), now).await?;
+            }
+            return Ok(None);
+        }
+    }
     // So that two lanes do not both take the last place under the cap.
     let (mut cap, mut jobs_in_cluster) = (None, None);
     if ctx.settings.max_concurrent_delete_jobs != 0 {
@@ -137,6 +151,7 @@ pub async fn gates(
     Ok(Some(Gates {
         jobs_in_cluster,
         writers: writers::live(ctx, key, lock).await?,
+        _maintenance: maintenance_gate,
         _cap: cap,
         _silence: silence,
     }))

@@ -94,7 +94,9 @@ pub fn judge(members: usize, unique_id: &str, read: &Read) -> Verdict {
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
         | OperationResult::Listed { .. }
-        | OperationResult::Restore(_) => Vec::new(),
+        | OperationResult::Restore(_)
+        | OperationResult::Maintained { .. }
+        | OperationResult::NotOwner { .. } => Vec::new(),
     };
     Verdict::Members { results, missing }
 }

@@ -206,6 +206,18 @@ pub async fn named(ctx: &Context, unique_id: &str) -> Result<Option<ObjectKey>, 
     Ok(found.as_ref().and_then(named_job))
 }
 
+/// Since when a batch of the lane waits for those who write, for one who only asks.
+///
+/// # Errors
+/// [`Error`].
+pub async fn waits(ctx: &Context, unique_id: &str) -> Result<Option<Timestamp>, Error> {
+    let lock = Lock {
+        unique_id: unique_id.to_owned(),
+        lease: api(ctx).get_opt(&lane_lease_name(ENGINE, unique_id)).await?,
+    };
+    Ok(lock.waiting_since())
+}
+
 /// Writes what the lock says.
 ///
 /// # Errors

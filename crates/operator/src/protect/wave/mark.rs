@@ -319,6 +319,7 @@ fn is_brief(wait: Wait) -> bool {
         | Wait::BackingOff(_)
         | Wait::WritersRunning(_)
         | Wait::WritersFirst(_)
+        | Wait::MaintenanceRunning
         | Wait::MemberTooLarge => false,
     }
 }

@@ -206,6 +206,21 @@ async fn wait(
     lease::write(ctx, &lock, says, now).await
 }
 
+/// Whether a delete Job of a physical repository is live, or waits for its turn: read live, under the gate at which
+/// batches and maintenance meet.
+///
+/// # Errors
+/// [`Error`].
+pub async fn is_deleting(ctx: &Context, unique_id: &str) -> Result<bool, Error> {
+    if writers::batch_is_live(ctx, unique_id).await? {
+        return Ok(true);
+    }
+    // What nobody waits for any more is forgotten by the next pass that finds something pending.
+    let lane = LaneKey::Physical(unique_id.to_owned());
+    let wanted = !ctx.world.pending(&lane).is_empty() || again::any(&ctx.world.repositories_of(&lane));
+    Ok(wanted && lease::waits(ctx, unique_id).await?.is_some())
+}
+
 /// What a pass would decide from the world alone: facts and decision, nothing read live, nothing written. For the
 /// bench, which measures it.
 #[must_use]

@@ -13,6 +13,7 @@ use super::member;
 use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
+use crate::protect::maintenance;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
@@ -233,6 +234,7 @@ pub fn lane(
         api_going_away: proven.api_going_away,
         most_members: repositories.values().filter_map(|view| most_members(view)).min(),
         writers: live.writers.clone(),
+        maintenance: is_maintained(world, key),
         live_jobs_in_cluster: live
             .jobs_in_cluster
             .unwrap_or_else(|| u32::try_from(world.live_batches()).unwrap_or(u32::MAX)),
@@ -263,6 +265,15 @@ fn replace(
             Some(view) => _ = repositories.insert(repository.clone(), Arc::clone(view)),
             None => _ = repositories.remove(repository),
         }
+    }
+}
+
+/// Whether a maintenance Job of the physical repository has not ended, as the world has it; right before a batch fires it
+/// is asked live.
+fn is_maintained(world: &World, key: &LaneKey) -> bool {
+    match key {
+        LaneKey::Physical(id) => !world.jobs(|job| maintenance::works_on(job, id)).is_empty(),
+        LaneKey::Unconnected(_) | LaneKey::Unresolved => false,
     }
 }
 

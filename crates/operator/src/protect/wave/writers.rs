@@ -393,7 +393,10 @@ pub async fn may_begin(ctx: &Context, view: &RepositoryView) -> Result<Begin, Er
 }
 
 /// Whether a delete Job works on the physical repository, or may.
-async fn batch_is_live(ctx: &Context, unique_id: &str) -> Result<bool, Error> {
+///
+/// # Errors
+/// [`Error`].
+pub async fn batch_is_live(ctx: &Context, unique_id: &str) -> Result<bool, Error> {
     let of_lane = |job: &JobView| job.annotation(names::DELETE_UNIQUE_ID) == Some(unique_id);
     let seen = ctx.world.batch_jobs();
     if seen.iter().any(|job| of_lane(job) && !job.is_terminal()) {

@@ -137,6 +137,7 @@ fn list_kind(plural: &str) -> String {
         "snapshotpolicies" => "SnapshotPolicy",
         "snapshotschedules" => "SnapshotSchedule",
         "restores" => "Restore",
+        "maintenances" => "Maintenance",
         "snapshots" => "Snapshot",
         "configmaps" => "ConfigMap",
         "namespaces" => "Namespace",

@@ -404,6 +404,7 @@ fn observe(path: &str, object: &Value) -> Option<Observed> {
         ))),
         "snapshotschedules" => Observed::Schedule(Box::new(serde_json::from_value(object).unwrap())),
         "restores" => Observed::Restore(Box::new(serde_json::from_value(object).unwrap())),
+        "maintenances" => Observed::Maintenance(Box::new(serde_json::from_value(object).unwrap())),
         "snapshotpolicies" => Observed::Policy(Box::new(serde_json::from_value(object).unwrap())),
         "jobs" => Observed::Job(Box::new(serde_json::from_value::<JobView>(object).unwrap())),
         "namespaces" => Observed::Namespace(
