@@ -52,6 +52,9 @@ fn run(effort: Effort, slot: &str) -> Option<Choice> {
     })
 }
 
+/// Something that happens to a lane.
+type Change = fn(&mut Lane);
+
 #[test]
 fn a_new_one_runs_at_its_first_slots_and_not_before() {
     let mut new = facts();
@@ -120,7 +123,7 @@ fn a_failed_run_is_tried_again_after_a_pause_and_the_other_goes_on() {
 
 #[test]
 fn what_frees_bytes_waits_while_deletions_are_in_doubt_and_the_rest_does_not() {
-    let doubts: [(fn(&mut Lane), Reason); 4] = [
+    let doubts: [(Change, Reason); 4] = [
         (|l| l.paused = true, Reason::DeletionsPaused),
         (|l| l.held = true, Reason::MassDeletionHeld),
         (|l| l.reappeared = true, Reason::DeletedSnapshotsReappeared),
@@ -160,7 +163,7 @@ fn the_look_before_the_day_is_over_delays_nothing_yet() {
 
 #[test]
 fn never_beside_a_delete_job_nor_beside_another_run() {
-    let others: [(fn(&mut Lane), Reason); 2] = [
+    let others: [(Change, Reason); 2] = [
         (|l| l.deleting = true, Reason::DeletionsRunning),
         (|l| l.other_running = true, Reason::OtherMaintenanceRunning),
     ];
