@@ -41,6 +41,8 @@ pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 
 /// Maintenance: the repository says that we maintain it.
 pub const LEASE_OWNED: &str = "LeaseOwned";
+/// Repository: a probe reached it.
+pub const BACKEND_REACHABLE: &str = "BackendReachable";
 /// Repository: a Maintenance is of it.
 pub const MAINTENANCE_CONFIGURED: &str = "MaintenanceConfigured";
 

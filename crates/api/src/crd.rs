@@ -49,6 +49,11 @@ pub mod rules {
             "spec.deletionProtection.slidingWindow has no effect with threshold: 0, which is no breaker: remove one of them",
         ),
         rule(
+            "spec.health.probe",
+            r"!has(self.interval) || (self.interval.matches('^([0-9]+(h|m|s))+$') && duration(self.interval) >= duration('30s'))",
+            "spec.health.probe.interval is a duration such as 90s, 5m or 2h, at least 30s",
+        ),
+        rule(
             "spec",
             "self.mode == 'ReadWrite'",
             "spec.mode: ReadOnly is not supported by this release: remove the field",

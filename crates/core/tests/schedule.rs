@@ -40,6 +40,7 @@ fn facts() -> ScheduleFacts {
         policy_ready: true,
         active: 0,
         unreadable: 0,
+        parked: 0,
         pinned: Some(at("2026-01-02T03:00:00Z")),
         last: None,
         timetable_changed: false,
@@ -407,5 +408,24 @@ proptest! {
             prop_assert_eq!(two.next_after(between).unwrap(), slot);
             after = slot;
         }
+    }
+}
+
+#[test]
+fn while_the_repository_is_away_one_run_waits_and_not_one_for_each_slot() {
+    for concurrency in [Concurrency::Allow, Concurrency::Forbid] {
+        let parked = ScheduleFacts {
+            concurrency,
+            parked: 1,
+            active: 1,
+            ..facts()
+        };
+        let plan = daily(&parked, "2026-01-02T03:00:00Z");
+        assert!(plan.run.is_none(), "{concurrency:?}");
+        assert_eq!(
+            plan.pin,
+            at("2026-01-02T03:00:00Z"),
+            "and goes on when it is back"
+        );
     }
 }

@@ -181,6 +181,7 @@ fn slot(created_at: Timestamp, track: &Track, now: Timestamp) -> Result<Due, Sch
         policy_ready: true,
         active: 0,
         unreadable: 0,
+        parked: 0,
         pinned: track.pinned,
         last: track.last,
         timetable_changed: track.changed,

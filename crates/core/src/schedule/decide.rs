@@ -41,6 +41,8 @@ pub struct ScheduleFacts {
     pub active: u32,
     /// Runs whose phase cannot be read.
     pub unreadable: u32,
+    /// Runs that wait for their repository to be reached.
+    pub parked: u32,
     /// `status.nextSchedule.at`.
     pub pinned: Option<Timestamp>,
     /// `status.lastSchedule.at`: the slot that ran last.
@@ -73,6 +75,8 @@ pub enum ScheduleWait {
     PolicyNotReady,
     /// A run is active under Forbid.
     RunActive,
+    /// A run waits for the repository, under whatever policy: one that waits is as good as many.
+    RunParked,
     /// A run whose phase cannot be read.
     BlockedOnUnreadableRun,
     /// `concurrencyPolicy` has a value of a newer version.
@@ -87,6 +91,7 @@ impl ScheduleWait {
             Self::Suspended => "Suspended",
             Self::PolicyNotReady => "PolicyNotReady",
             Self::RunActive => "RunActive",
+            Self::RunParked => "RunParked",
             Self::BlockedOnUnreadableRun => "BlockedOnUnreadableRun",
             Self::ConcurrencyUnreadable => "ConcurrencyUnreadable",
         }
@@ -154,6 +159,7 @@ fn waits(facts: &ScheduleFacts) -> Option<ScheduleWait> {
         return Some(ScheduleWait::PolicyNotReady);
     }
     match facts.concurrency {
+        Concurrency::Allow if facts.parked > 0 => Some(ScheduleWait::RunParked),
         Concurrency::Allow => None,
         Concurrency::Forbid if facts.unreadable > 0 => Some(ScheduleWait::BlockedOnUnreadableRun),
         Concurrency::Forbid if facts.active > 0 => Some(ScheduleWait::RunActive),

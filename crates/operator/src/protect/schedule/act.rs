@@ -328,6 +328,13 @@ fn words(wait: Option<ScheduleWait>, missed: Option<Timestamp>) -> (bool, &'stat
                         "The due slot waits for the run under way (concurrencyPolicy: Forbid).".into(),
                     );
                 }
+                ScheduleWait::RunParked => {
+                    return (
+                        true,
+                        wait.reason(),
+                        "A run waits for the repository to be reached; the due slot waits with it, so that there is one and not many.".into(),
+                    );
+                }
                 ScheduleWait::BlockedOnUnreadableRun => {
                     "A Snapshot of this schedule has a phase of a newer release. Update Holdfast."
                 }

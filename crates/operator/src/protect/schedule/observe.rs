@@ -55,6 +55,7 @@ pub fn observe(ctx: &Context, key: &ObjectKey, schedule: Arc<SnapshotSchedule>) 
         }),
         active,
         unreadable,
+        parked: parked(&children),
         pinned: next.map(|s| s.at),
         last: status.last_schedule.as_ref().map(|s| s.at),
         timetable_changed: next.is_some_and(|s| !same_timetable(s, &schedule)),
@@ -93,6 +94,18 @@ fn same_timetable(slot: &Slot, schedule: &SnapshotSchedule) -> bool {
     slot.cron.as_deref() == Some(times.cron.as_str())
         && slot.timezone == times.timezone
         && slot.jitter == times.jitter
+}
+
+/// Children that wait for their repository to be reached.
+fn parked(children: &[Arc<SnapshotView>]) -> u32 {
+    let waits = |child: &&Arc<SnapshotView>| {
+        let list = child.status.as_ref().map(|s| s.conditions.as_slice());
+        child.metadata.deletion_timestamp.is_none()
+            && child.phase() == Some(SnapshotPhase::Pending)
+            && holdfast_api::conditions::get(list.unwrap_or_default(), holdfast_api::conditions::READY)
+                .is_some_and(|c| c.reason == "RepositoryNotReady")
+    };
+    u32::try_from(children.iter().filter(waits).count()).unwrap_or(u32::MAX)
 }
 
 /// Active children (Pending, Running or without a phase, not being deleted) and those with a phase of a newer
