@@ -190,11 +190,11 @@ async fn a_backend_that_goes_away_parks_one_run_and_comes_back_by_itself() -> Re
 
 /// Takes the rights on the repository's files away from everybody, or gives them back.
 async fn locked(lab: &Lab, namespace: &str, is: bool) -> Result<()> {
-    let mode = if is { "a-rwx" } else { "u+rwX" };
+    let files = format!("/volumes/{VAULT_CLAIM}/*");
     let script = if is {
-        format!("chmod {mode} /volumes/{VAULT_CLAIM}/*")
+        format!("chmod a-rwx {files}")
     } else {
-        format!("chmod u+rwx /volumes/{VAULT_CLAIM}/* && chmod -R {mode} /volumes/{VAULT_CLAIM}")
+        format!("chmod u+rwx {files} && chmod -R u+rwX {files}")
     };
     let name = format!("lock-{}", suffix());
     let job = objects::shell_job(
