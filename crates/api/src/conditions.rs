@@ -45,6 +45,8 @@ pub const TIMEZONE_DEFAULT_AMBIGUOUS: &str = "TimezoneDefaultAmbiguous";
 pub const FANOUT_CAPPED: &str = "FanoutCapped";
 /// Maintenance: the repository says that we maintain it.
 pub const LEASE_OWNED: &str = "LeaseOwned";
+/// Repository: a probe reached it.
+pub const BACKEND_REACHABLE: &str = "BackendReachable";
 /// Repository: a Maintenance is of it.
 pub const MAINTENANCE_CONFIGURED: &str = "MaintenanceConfigured";
 

@@ -86,6 +86,11 @@ pub mod rules {
             "spec.scheduleDefaults.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
         ),
         rule(
+            "spec.health.probe",
+            r"!has(self.interval) || (self.interval.matches('^([0-9]+(h|m|s))+$') && duration(self.interval) >= duration('30s'))",
+            "spec.health.probe.interval is a duration such as 90s, 5m or 2h, at least 30s",
+        ),
+        rule(
             "spec",
             "self.mode == 'ReadWrite'",
             "spec.mode: ReadOnly is not supported by this release: remove the field",

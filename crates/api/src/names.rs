@@ -51,6 +51,8 @@ pub const CONNECTION_INPUTS: &str = "kopiur.home-operations.com/connection-input
 pub const SCAN_REQUEST: &str = "kopiur.home-operations.com/scan-request";
 /// Annotation on a listing Job: the due time (`status.catalog.scanDue.at`) it answers.
 pub const SCAN_DUE: &str = "kopiur.home-operations.com/scan-due";
+/// Annotation on repositories: a backup could not reach it, so it is probed soon; any new value is a new request.
+pub const REVERIFY_REQUESTED_AT: &str = "kopiur.home-operations.com/reverify-requested-at";
 /// Annotation on repositories: asks for one listing of the repository; any new value is a new request.
 pub const SCAN_REQUESTED_AT: &str = "kopiur.home-operations.com/catalog-scan-requested-at";
 /// Annotation on a mover Job: the object it works for (`<name>`, or `<Kind>/<namespace>/<name>` of a repository).

@@ -70,9 +70,9 @@ pub struct RepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<NotYet>,
-    /// Not supported yet.
+    /// How it is watched whether the repository can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<NotYet>,
+    pub health: Option<Health>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<NotYet>,
@@ -336,6 +336,56 @@ pub struct Create {
     pub ecc: Option<NotYet>,
 }
 
+/// How it is watched whether a repository can be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Connecting again and again. Absent: the defaults of its fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+    /// Not supported yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_blob_warn_threshold: Option<NotYet>,
+}
+
+/// A connection that is made to see whether it can be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// Whether it is made by itself.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// How often (`90s`, `5m`, `2h`; at least 30s). Absent: 30m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub interval: Option<String>,
+    /// Failures in a row that make the repository degraded. Absent: 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub failure_threshold: Option<u32>,
+    /// What they do.
+    #[serde(default)]
+    pub on_failure: OnProbeFailure,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What as many failed probes as the threshold do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum OnProbeFailure {
+    /// The repository is degraded: new backups wait until it can be reached.
+    #[default]
+    Degrade,
+    /// It is only told.
+    Alert,
+    /// Written by a newer version: degrade.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
 /// The breaker (`docs/design.md` 3.4).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -418,6 +468,9 @@ pub struct RepositoryStatus {
     /// What the last scan of the repository saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<CatalogStatus>,
+    /// How probes went lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthStatus>,
     /// Connection attempts in a row that failed, and when the next one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<ConnectionStatus>,
@@ -541,6 +594,24 @@ pub struct AcknowledgementRecord {
     pub seen_at: Timestamp,
 }
 
+/// How probes went lately.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthStatus {
+    /// When the last answer came, good or bad.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_probe_at: Option<Timestamp>,
+    /// Probes in a row that did not reach the repository.
+    #[serde(default)]
+    pub consecutive_probe_failures: u32,
+    /// When the first of them failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure_at: Option<Timestamp>,
+    /// The value of the annotation `reverify-requested-at` that was answered last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverify_honored: Option<String>,
+}
+
 /// How connecting went lately.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -551,6 +622,9 @@ pub struct ConnectionStatus {
     /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
+    /// Seconds that the next attempt may take: more after each one that was cut off. Absent: 120.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<i64>,
     /// Hash of what the last connection was made with (engine, backend, password Secret and its version).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,

@@ -139,7 +139,7 @@ pub const REPOSITORY: &[Unsupported] = with_mover!(
     ),
     no("spec", "identityDefaults", DROP),
     no("spec", "server", DROP),
-    no("spec", "health", DROP),
+    typed(Shape::Integer, "spec.health", "indexBlobWarnThreshold", DROP),
     no("spec", "bootstrap", DROP),
     no("spec", "concurrency", DROP),
     no("spec", "parameters", DROP),

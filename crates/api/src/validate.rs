@@ -10,8 +10,8 @@ use crate::mover::{
 use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, Catalog, CatalogRetain, ClusterRepositorySpec, Create, DeletionProtection,
-    Encryption, Engine, FilesystemBackend, Mode, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls,
-    ScheduleDefaults, SlidingWindow,
+    Encryption, Engine, FilesystemBackend, Health, Mode, OnProbeFailure, Probe, RepositorySpec,
+    RepositoryVolume, S3Auth, S3Backend, S3Tls, ScheduleDefaults, SlidingWindow,
 };
 use crate::restore::{
     ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
@@ -214,6 +214,9 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         no.not_yet(table, "spec.create.hash", hash.as_ref());
         no.not_yet(table, "spec.create.ecc", ecc.as_ref());
     }
+    if let Some(health) = health {
+        health_into(no, health);
+    }
     if let Some(DeletionProtection {
         threshold,
         sliding_window,
@@ -238,13 +241,46 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         ("maintenance", maintenance),
         ("identityDefaults", identity_defaults),
         ("server", server),
-        ("health", health),
         ("bootstrap", bootstrap),
         ("concurrency", concurrency),
         ("parameters", parameters),
         ("seed", seed),
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
+    }
+}
+
+fn health_into(no: &mut Refusals, health: &Health) {
+    let Health {
+        probe,
+        index_blob_warn_threshold,
+    } = health;
+    no.not_yet(
+        unsupported::REPOSITORY,
+        "spec.health.indexBlobWarnThreshold",
+        index_blob_warn_threshold.as_ref(),
+    );
+    let Some(Probe {
+        enabled: _,
+        interval,
+        failure_threshold,
+        on_failure,
+    }) = probe
+    else {
+        return;
+    };
+    let interval = interval.as_deref().map(duration);
+    if interval.is_some_and(|i| i.is_none_or(|d| d < SignedDuration::from_secs(30))) {
+        no.say("spec.health.probe.interval is a duration such as 90s, 5m or 2h, at least 30s");
+    }
+    if *failure_threshold == Some(0) {
+        no.say("spec.health.probe.failureThreshold is at least 1: use onFailure: Alert to be only told");
+    }
+    match on_failure {
+        OnProbeFailure::Degrade | OnProbeFailure::Alert => {}
+        OnProbeFailure::Unknown => {
+            no.say("spec.health.probe.onFailure has a value of a newer release: update Holdfast");
+        }
     }
 }
 

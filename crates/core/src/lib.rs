@@ -10,6 +10,7 @@
 pub mod backoff;
 pub mod deletion;
 mod hash;
+pub mod health;
 pub mod maintenance;
 pub mod quota;
 pub mod restore;

@@ -196,6 +196,11 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
     for kind in ["Repository", "ClusterRepository"] {
         list.extend([
             (kind, "spec.mode", Some(json!("ReadOnly"))),
+            (
+                kind,
+                "spec.health",
+                Some(json!({ "probe": { "interval": "29s" } })),
+            ),
             (kind, "spec.deletionProtection", Some(window("24h1s", None))),
             (kind, "spec.deletionProtection", Some(window("1h", Some(0)))),
             (

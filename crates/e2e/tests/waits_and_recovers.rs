@@ -1,9 +1,10 @@
 //! What is missing is named in a condition; once it is there, the work goes on by itself.
 
 use anyhow::Result;
+use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{Repository, conditions};
-use holdfast_e2e::scenario::{DATA_CLAIM, POLICY, REPOSITORY, SECRET, Scenario, VAULT_CLAIM};
-use holdfast_e2e::{Lab, Look, objects, until};
+use holdfast_e2e::scenario::{DATA_CLAIM, POLICY, REPOSITORY, SECRET, Scenario, VAULT_CLAIM, suffix};
+use holdfast_e2e::{Lab, Look, objects, pods, until};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -129,4 +130,79 @@ async fn a_missing_source_claim_is_named_and_waited_for() -> Result<()> {
         .snapshot_condition("waits", conditions::SOURCE_PVC_AVAILABLE, |c| c.status == "True")
         .await?;
     scenario.end().await
+}
+
+#[tokio::test]
+async fn a_backend_that_goes_away_parks_one_run_and_comes_back_by_itself() -> Result<()> {
+    let name = "a_backend_that_goes_away_parks_one_run_and_comes_back_by_itself";
+    let Some(lab) = Lab::for_test(name).await? else {
+        return Ok(());
+    };
+    let scenario = Scenario::bare(&lab, "goes-away").await?;
+    let ns = &scenario.namespace;
+    lab.create(objects::secret(ns, SECRET, objects::PASSWORD)).await?;
+    let mut repository = objects::repository(ns, REPOSITORY, VAULT_CLAIM, SECRET, None);
+    repository["spec"]["health"] = json!({ "probe": { "interval": "30s", "failureThreshold": 1 } });
+    lab.create(repository).await?;
+    scenario.repository_ready().await?;
+    scenario
+        .repository_condition(conditions::BACKEND_REACHABLE, |c| c.status == "True")
+        .await?;
+    lab.create(objects::policy(ns, POLICY, REPOSITORY, DATA_CLAIM, None))
+        .await?;
+
+    // All of it is there, and none of it may be read.
+    locked(&lab, ns, true).await?;
+    scenario
+        .repository_condition(conditions::READY, |c| c.status == "False")
+        .await?;
+    let said = scenario
+        .repository_condition(conditions::BACKEND_REACHABLE, |c| c.status == "False")
+        .await?;
+    assert_eq!(said.reason, "BackendUnreachable", "{}", said.message);
+    let mut schedule = objects::schedule(ns, "often", POLICY, true, None);
+    schedule["spec"]["schedule"]["cron"] = json!("* * * * *");
+    schedule["spec"]["schedule"]["concurrencyPolicy"] = json!("Allow");
+    lab.create(schedule).await?;
+    // Two slots and more pass.
+    let began = jiff::Timestamp::now();
+    until("two slots to pass", Duration::from_secs(180), || async {
+        let waited = jiff::Timestamp::now().duration_since(began).as_secs();
+        let runs = scenario.snapshots().await?.len();
+        anyhow::ensure!(runs <= 1, "{runs} runs while the backend is away");
+        Ok(if waited > 130 && runs == 1 {
+            Look::Done(())
+        } else {
+            Look::Not(format!("{waited} s, {runs} runs"))
+        })
+    })
+    .await?;
+    let parked = &scenario.snapshots().await?[0];
+    let status = parked.status.clone().unwrap_or_default();
+    assert_eq!(status.phase, Some(SnapshotPhase::Pending));
+
+    locked(&lab, ns, false).await?;
+    scenario.repository_ready().await?;
+    let parked = parked.metadata.name.clone().unwrap_or_default();
+    scenario.succeeded(&parked).await?;
+    scenario.end().await
+}
+
+/// Takes the rights on the repository's files away from everybody, or gives them back.
+async fn locked(lab: &Lab, namespace: &str, is: bool) -> Result<()> {
+    let files = format!("/volumes/{VAULT_CLAIM}/*");
+    let script = if is {
+        format!("chmod a-rwx {files}")
+    } else {
+        format!("chmod u+rwx {files} && chmod -R u+rwX {files}")
+    };
+    let name = format!("lock-{}", suffix());
+    let job = objects::shell_job(
+        namespace,
+        &name,
+        &lab.tools_image,
+        &[VAULT_CLAIM.to_owned()],
+        &script,
+    );
+    pods::run(lab, job, Duration::from_secs(120)).await.map(drop)
 }

@@ -54,6 +54,19 @@ pub struct Context {
 impl Context {
     /// A Warning event on a repository object.
     pub async fn warn_repository(&self, view: &RepositoryView, reason: &str, note: &str, action: &str) {
+        self.event_repository(view, EventType::Warning, reason, note, action)
+            .await;
+    }
+
+    /// An event on a repository object.
+    pub async fn event_repository(
+        &self,
+        view: &RepositoryView,
+        kind: EventType,
+        reason: &str,
+        note: &str,
+        action: &str,
+    ) {
         let about = ObjectReference {
             api_version: Some(names::API_VERSION.to_owned()),
             kind: Some(view.key.kind().to_owned()),
@@ -64,10 +77,7 @@ impl Context {
             resource_version: view.metadata.resource_version.clone(),
             field_path: None,
         };
-        let _ = self
-            .events
-            .publish(&about, EventType::Warning, reason, note, action)
-            .await;
+        let _ = self.events.publish(&about, kind, reason, note, action).await;
     }
 
     /// A Warning event on a policy.

@@ -445,6 +445,7 @@ mod tests {
             },
             image: "mover".into(),
             pull_policy: "IfNotPresent".into(),
+            settings: MoverDefaults::default(),
             storage: storage(json!({ "filesystem": { "volume": { "pvc": { "name": "nas" } } } })),
             secret: "password".into(),
             secret_key: names::PASSWORD_KEY.into(),

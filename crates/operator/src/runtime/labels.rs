@@ -136,6 +136,22 @@ label! {
 }
 
 label! {
+    /// Why a probe did not reach a repository.
+    ProbeOutcome {
+        /// The backend is away.
+        Unreachable = "unreachable",
+        /// It took longer than it may.
+        Slow = "slow",
+        /// The password does not open it.
+        Credentials = "credentials",
+        /// There is none, or another one.
+        Vanished = "vanished",
+        /// Anything else.
+        Failed = "failed",
+    }
+}
+
+label! {
     /// Kind of a repository object.
     RepositoryKind {
         /// Namespaced.

@@ -8,7 +8,7 @@
 
 pub use super::labels::{
     BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MaintenanceMode, MaintenanceResult,
-    MemberOutcome, RepositoryKind,
+    MemberOutcome, ProbeOutcome, RepositoryKind,
 };
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -72,6 +72,11 @@ struct ByResult {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByProbeOutcome {
+    outcome: ProbeOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MaintenanceRun {
     repo_kind: RepositoryKind,
     repo_name: String,
@@ -113,6 +118,9 @@ pub struct Metrics {
     completed: Family<Completed, Counter>,
     restores: Family<ByResult, Histogram, fn() -> Histogram>,
     scheduled: Counter,
+    probe_failures: Family<ByProbeOutcome, Counter>,
+    backend_failures: Family<ByRepository, Gauge>,
+    backend_away: Family<ByRepository, Gauge>,
     maintenance_runs: Family<MaintenanceRun, Counter>,
     maintenance_reclaimed: Family<ByRepository, Gauge>,
     maintenance_configured: Family<ByRepository, Gauge>,
@@ -152,6 +160,9 @@ impl Metrics {
             completed: Family::default(),
             restores: Family::new_with_constructor(restore_durations),
             scheduled: Counter::default(),
+            probe_failures: Family::default(),
+            backend_failures: Family::default(),
+            backend_away: Family::default(),
             maintenance_runs: Family::default(),
             maintenance_reclaimed: Family::default(),
             maintenance_configured: Family::default(),
@@ -248,6 +259,21 @@ impl Metrics {
             "kopiur_schedule_snapshots_created",
             "Snapshots created by schedules",
             self.scheduled.clone(),
+        );
+        r.register(
+            "kopiur_repository_health_probe_failures",
+            "Connections to repositories that failed",
+            self.probe_failures.clone(),
+        );
+        r.register(
+            "kopiur_repository_consecutive_backend_failures",
+            "Connections in a row that failed",
+            self.backend_failures.clone(),
+        );
+        r.register(
+            "kopiur_repository_breaker_open",
+            "1 while a repository that was connected is degraded or failed",
+            self.backend_away.clone(),
         );
         r.register(
             "kopiur_maintenance_runs",
@@ -359,8 +385,41 @@ impl Metrics {
         };
         self.pending.remove(&labels);
         self.held.remove(&labels);
+        self.backend_failures.remove(&labels);
+        self.backend_away.remove(&labels);
         self.maintenance_reclaimed.remove(&labels);
         self.maintenance_configured.remove(&labels);
+    }
+
+    /// A connection failed: so many in a row, and whether the repository is degraded or failed by that.
+    pub fn probe_failed(
+        &self,
+        kind: RepositoryKind,
+        name: &str,
+        outcome: ProbeOutcome,
+        failures: u32,
+        open: bool,
+    ) {
+        self.probe_failures
+            .get_or_create(&ByProbeOutcome { outcome })
+            .inc();
+        self.backend(kind, name, failures, open);
+    }
+
+    /// A connection was made.
+    pub fn probe_succeeded(&self, kind: RepositoryKind, name: &str) {
+        self.backend(kind, name, 0, false);
+    }
+
+    fn backend(&self, kind: RepositoryKind, name: &str, failures: u32, open: bool) {
+        let labels = ByRepository {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        };
+        self.backend_failures
+            .get_or_create(&labels)
+            .set(i64::from(failures));
+        self.backend_away.get_or_create(&labels).set(i64::from(open));
     }
 
     /// A maintenance run ended; `freed` are bytes of storage, of one that was made.
@@ -432,6 +491,8 @@ impl Metrics {
         if !leads {
             self.pending.clear();
             self.held.clear();
+            self.backend_failures.clear();
+            self.backend_away.clear();
             self.maintenance_reclaimed.clear();
             self.maintenance_configured.clear();
         }

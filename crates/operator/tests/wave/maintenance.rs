@@ -195,12 +195,12 @@ async fn one_per_repository_in_its_place_and_only_with_fields_that_have_an_effec
 
 #[tokio::test]
 async fn it_runs_on_a_degraded_repository_and_waits_for_one_that_is_away() {
-    for (reason, runs) in [("BootstrapJobFailed", true), ("BackendUnreachable", false)] {
+    for (reason, runs) in [("ProbeDeadlineExceeded", true), ("BackendUnreachable", false)] {
         let story = Story::new(10);
         story.server.edit(&repository_path(), |repository| {
             repository["status"]["phase"] = json!("Degraded");
             repository["status"]["conditions"] = json!([{
-                "type": "Ready", "status": "False", "reason": reason, "message": "m",
+                "type": "BackendReachable", "status": "False", "reason": reason, "message": "m",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]);
         });

@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 20] = [
+const CONDITIONS: [(&str, &str, &str); 21] = [
     (
         conditions::READY,
         "all kinds",
@@ -181,6 +181,11 @@ const CONDITIONS: [(&str, &str, &str); 20] = [
         conditions::RESTORE_REFERENT_AVAILABLE,
         "Restore",
         "What its source and its target name is there.",
+    ),
+    (
+        conditions::BACKEND_REACHABLE,
+        REPOSITORIES,
+        "The last probe reached the repository. False: it did not (BackendUnreachable), took longer than it may (ProbeDeadlineExceeded), or failed otherwise; status.health counts. As many failures in a row as spec.health.probe.failureThreshold make the repository Degraded, and one that succeeds ends that.",
     ),
     (
         conditions::MAINTENANCE_CONFIGURED,

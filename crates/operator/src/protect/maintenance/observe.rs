@@ -152,8 +152,8 @@ async fn state(
         return not(Reason::RepositoryNotReady, None);
     }
     // Slow is no reason to wait: less to read may be what makes it faster.
-    let ready = conditions::get(&view.status.conditions, conditions::READY);
-    if ready.is_some_and(|c| c.status == "False" && c.reason == Reason::BackendUnreachable.as_str()) {
+    let reached = conditions::get(&view.status.conditions, conditions::BACKEND_REACHABLE);
+    if reached.is_some_and(|c| c.status == "False" && c.reason == Reason::BackendUnreachable.as_str()) {
         return not(Reason::BackendUnreachable, None);
     }
     let password = &view.spec.encryption.password_secret_ref;

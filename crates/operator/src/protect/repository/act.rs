@@ -1,6 +1,7 @@
 //! Carrying out a step: records before acts.
 
-use super::decide::{Reason, Step};
+use super::decide::{self, Reason, Step};
+use super::health;
 use super::observe::Facts;
 use super::report::{self, Said};
 use crate::context::{Context, Error};
@@ -15,7 +16,8 @@ use crate::runtime::queue::Next;
 use crate::runtime::write;
 use crate::world::views::RepositoryView;
 use holdfast_api::names;
-use holdfast_api::repository::{ConnectionStatus, Engine, S3Backend, StorageStats};
+use holdfast_api::repository::{ConnectionStatus, Engine, RepositoryPhase, S3Backend, StorageStats};
+use holdfast_core::health as core_health;
 use holdfast_protocol::outcome::OperationResult;
 use holdfast_protocol::work::{
     BucketAccess, EngineKind, Operation, RepositoryAccess, ResultsEndpoint, WorkDocument,
@@ -27,8 +29,6 @@ use kube::api::{Api, PropagationPolicy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds that a bootstrap Job may take.
-const DEADLINE_SECONDS: i64 = 120;
 /// Seconds that a listing Job may take: one of 10,000 snapshots reads as many objects. Less than what it posts is
 /// remembered for (`runtime::results::SCAN_LIFE`).
 const LIST_DEADLINE_SECONDS: i64 = 1_500;
@@ -62,17 +62,22 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
                 message: message.into(),
             };
             let inputs = facts.inputs.clone();
+            let was_away = view.status.phase == Some(RepositoryPhase::Degraded);
             let before = view.status.connection.as_ref().and_then(|c| c.inputs.as_ref());
             let changed = before != Some(&inputs);
             report::write(ctx, facts, &said, now, |status| {
                 let catalog = status.catalog.take().unwrap_or_default();
                 status.catalog = Some(due::connected(catalog, snapshots, changed, now));
                 status.unique_id = Some(unique_id);
+                // What was slow once is given the same time again.
+                let deadline_seconds = status.connection.take().and_then(|c| c.deadline_seconds);
                 status.connection = Some(ConnectionStatus {
                     failures: 0,
                     next_attempt_at: None,
+                    deadline_seconds,
                     inputs: Some(inputs),
                 });
+                health::reached(status, &facts.view, now);
                 status.storage_stats = Some(StorageStats {
                     snapshot_count: i64::try_from(snapshots).ok(),
                     last_observed_at: Some(now),
@@ -80,21 +85,51 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
                 });
             })
             .await?;
+            health::well(ctx, view, was_away).await;
             remove_bootstrap(ctx, facts).await?;
             Ok(Next::Settled)
         }
         Step::Failed(reason, message, at) => {
             let failures = view.status.connection.as_ref().map_or(0, |c| c.failures) + 1;
             let inputs = facts.inputs.clone();
-            let said = Said { reason, message };
+            let same = view.status.connection.as_ref().and_then(|c| c.inputs.as_ref()) == Some(&inputs);
+            let usable = view.unique_id().is_some()
+                && same
+                && reason.is_not_reached()
+                && core_health::is_usable(decide::probe(view), failures);
+            let said = if usable {
+                let message = decide::CONNECTED.to_owned();
+                Said {
+                    reason: Reason::Connected,
+                    message,
+                }
+            } else {
+                Said {
+                    reason,
+                    message: message.clone(),
+                }
+            };
+            let slow = matches!(
+                reason,
+                Reason::BootstrapDeadlineExceeded | Reason::ProbeDeadlineExceeded
+            );
+            let seconds = decide::deadline(view);
             report::write(ctx, facts, &said, now, |status| {
                 status.connection = Some(ConnectionStatus {
                     failures,
                     next_attempt_at: Some(at),
+                    deadline_seconds: Some(if slow {
+                        core_health::longer(seconds)
+                    } else {
+                        seconds
+                    })
+                    .filter(|seconds| *seconds != core_health::FIRST_DEADLINE),
                     inputs: Some(inputs),
                 });
+                health::not_reached(status, &facts.view, (reason, &message), now);
             })
             .await?;
+            health::count(ctx, view, reason, failures, usable);
             remove_bootstrap(ctx, facts).await?;
             Ok(Next::After(Duration::from_secs(10)))
         }
@@ -171,7 +206,7 @@ fn mover(ctx: &Context, facts: &Facts, op: &'static str, operation: Operation) -
         secret_key: view.spec.encryption.password_secret_ref.key.clone(),
         sources: Vec::new(),
         backoff_limit: 0,
-        active_deadline_seconds: DEADLINE_SECONDS,
+        active_deadline_seconds: decide::deadline(view),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     }
@@ -212,6 +247,18 @@ async fn connect(ctx: &Context, facts: &Facts, may_create: bool, now: Timestamp)
         }
         Err(error) => return Err(error),
     };
+    // A probe changes nothing before it has an answer.
+    let probes = facts.view.unique_id().is_some()
+        && facts
+            .view
+            .status
+            .connection
+            .as_ref()
+            .and_then(|c| c.inputs.as_ref())
+            == Some(&facts.inputs);
+    if probes && matches!(created, Created::Yes(_)) {
+        return Ok(Next::After(Duration::from_secs(10)));
+    }
     let said = match created {
         Created::Yes(_) => Said {
             reason: Reason::Connecting,

@@ -6,10 +6,11 @@ use crate::jobs::needs::{Needs, Unmet};
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
 use crate::protect::catalog::due::{Request, Want, wanted};
-use crate::world::views::JobState;
+use crate::world::views::{JobState, RepositoryView};
 use holdfast_api::names;
-use holdfast_api::repository::{Catalog, RepositoryPhase};
+use holdfast_api::repository::{Catalog, OnProbeFailure, RepositoryPhase};
 use holdfast_core::backoff;
+use holdfast_core::health::{self, Due, Probe};
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use jiff::{SignedDuration, Timestamp};
 
@@ -42,6 +43,10 @@ pub enum Reason {
     RepositoryReplaced,
     /// The backend cannot be read or written.
     BackendUnreachable,
+    /// The first connection took longer than it may, and is given more time.
+    BootstrapDeadlineExceeded,
+    /// The same of a repository that was connected before.
+    ProbeDeadlineExceeded,
     /// The bootstrap Job failed in another way.
     BootstrapJobFailed,
 }
@@ -73,6 +78,8 @@ impl Reason {
             Self::RepositoryNotInitialized => "RepositoryNotInitialized",
             Self::RepositoryReplaced => "RepositoryReplaced",
             Self::BackendUnreachable => "BackendUnreachable",
+            Self::BootstrapDeadlineExceeded => "BootstrapDeadlineExceeded",
+            Self::ProbeDeadlineExceeded => "ProbeDeadlineExceeded",
             Self::BootstrapJobFailed => "BootstrapJobFailed",
         }
     }
@@ -94,7 +101,32 @@ impl Reason {
             | Self::Connecting
             | Self::NoPlaceToRun
             | Self::BackendUnreachable
+            | Self::BootstrapDeadlineExceeded
+            | Self::ProbeDeadlineExceeded
             | Self::BootstrapJobFailed => false,
+        }
+    }
+
+    /// Whether it says that the repository could not be reached, rather than something positive about it.
+    #[must_use]
+    pub fn is_not_reached(self) -> bool {
+        match self {
+            Self::BackendUnreachable
+            | Self::BootstrapDeadlineExceeded
+            | Self::ProbeDeadlineExceeded
+            | Self::BootstrapJobFailed => true,
+            Self::Connected
+            | Self::InvalidSpec
+            | Self::Suspended
+            | Self::MissingCredentialsSecret
+            | Self::MissingCredentialsKey
+            | Self::MissingRepositoryClaim
+            | Self::MissingCaBundle
+            | Self::Connecting
+            | Self::NoPlaceToRun
+            | Self::InvalidPassword
+            | Self::RepositoryNotInitialized
+            | Self::RepositoryReplaced => false,
         }
     }
 
@@ -107,12 +139,23 @@ impl Reason {
             | Self::InvalidPassword
             | Self::RepositoryNotInitialized
             | Self::RepositoryReplaced => RepositoryPhase::Failed,
-            Self::Connecting if !connected_before => RepositoryPhase::Initializing,
-            Self::BackendUnreachable | Self::BootstrapJobFailed | Self::Connecting if connected_before => {
+            // Slow is not dead: it is given more time.
+            Self::Connecting | Self::BootstrapDeadlineExceeded if !connected_before => {
+                RepositoryPhase::Initializing
+            }
+            Self::BackendUnreachable
+            | Self::BootstrapDeadlineExceeded
+            | Self::ProbeDeadlineExceeded
+            | Self::BootstrapJobFailed
+            | Self::Connecting
+                if connected_before =>
+            {
                 RepositoryPhase::Degraded
             }
             Self::Connecting
             | Self::BackendUnreachable
+            | Self::BootstrapDeadlineExceeded
+            | Self::ProbeDeadlineExceeded
             | Self::BootstrapJobFailed
             | Self::Suspended
             | Self::MissingCredentialsSecret
@@ -153,6 +196,8 @@ pub enum Step {
     Listed(Box<JobFact>),
 }
 
+/// What a connected repository says.
+pub const CONNECTED: &str = "The repository is connected.";
 /// How often what is missing is looked for again.
 const MISSING_RECHECK: SignedDuration = SignedDuration::from_secs(10);
 /// Decides. First match wins.
@@ -227,23 +272,73 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     if let Some(job) = &facts.bootstrap {
         return decide_bootstrap(facts, job, connection.failures, now);
     }
-    if view.unique_id().is_some() && recorded && connection.failures == 0 {
-        return decide_list(facts, now);
+    let probe = probe(view);
+    let usable = view.unique_id().is_some() && recorded && health::is_usable(probe, connection.failures);
+    if usable && connection.failures == 0 {
+        let listed = decide_list(facts, now);
+        // A listing under way, or about to be, asks the same.
+        let (None, Step::Settle(reason, message, again)) = (&facts.list, &listed) else {
+            return listed;
+        };
+        return match due(facts, probe, now) {
+            Due::Now => Step::Connect { create: false },
+            Due::Never => listed,
+            Due::At(at) => {
+                let wait = at.duration_since(now);
+                let again = again.map_or(wait, |again| again.min(wait));
+                Step::Settle(*reason, message.clone(), Some(again))
+            }
+        };
     }
     if recorded
         && let Some(next) = connection.next_attempt_at
         && backoff::REPOSITORY.waits(next, now)
     {
         // What failed stays said; a changed Secret or spec changes the inputs and is tried at once.
-        return Step::Settle(
-            failed_reason(view),
-            last_message(view),
-            Some(next.duration_since(now).min(MISSING_RECHECK)),
-        );
+        let again = Some(next.duration_since(now).min(MISSING_RECHECK));
+        return if usable {
+            Step::Settle(Reason::Connected, CONNECTED.into(), again)
+        } else {
+            Step::Settle(failed_reason(view), last_message(view), again)
+        };
     }
     // Never created again once a unique id was recorded.
     let create = view.unique_id().is_none() && view.spec.create.as_ref().is_some_and(|c| c.enabled);
     Step::Connect { create }
+}
+
+/// `spec.health.probe` with its defaults.
+#[must_use]
+pub fn probe(view: &RepositoryView) -> Probe {
+    let default = Probe::default();
+    let Some(said) = view.spec.health.as_ref().and_then(|h| h.probe.as_ref()) else {
+        return default;
+    };
+    let interval = said.interval.as_deref().and_then(holdfast_api::shared::duration);
+    Probe {
+        enabled: said.enabled,
+        interval: interval.unwrap_or(default.interval),
+        threshold: said.failure_threshold.unwrap_or(default.threshold),
+        degrades: match said.on_failure {
+            OnProbeFailure::Degrade | OnProbeFailure::Unknown => true,
+            OnProbeFailure::Alert => false,
+        },
+    }
+}
+
+fn due(facts: &Facts, probe: Probe, now: Timestamp) -> Due {
+    let view = &facts.view;
+    let known = view.status.health.clone().unwrap_or_default();
+    let asked = view.annotation(names::REVERIFY_REQUESTED_AT);
+    let asked = asked.is_some() && asked != known.reverify_honored.as_deref();
+    health::due(probe, known.last_probe_at, asked, now)
+}
+
+/// Seconds that the next attempt may take.
+#[must_use]
+pub fn deadline(view: &RepositoryView) -> i64 {
+    let known = view.status.connection.as_ref().and_then(|c| c.deadline_seconds);
+    known.unwrap_or(health::FIRST_DEADLINE)
 }
 
 fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp) -> Step {
@@ -257,12 +352,23 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
                 }
                 Read::Outcome { .. } => format!("Job {} connects.", job.job.key()),
             };
-            Step::Settle(Reason::Connecting, message, Some(SignedDuration::from_secs(5)))
+            let again = Some(SignedDuration::from_secs(5));
+            let view = &facts.view;
+            if view.unique_id().is_none() || recorded_inputs(view) != Some(facts.inputs.as_str()) {
+                return Step::Settle(Reason::Connecting, message, again);
+            }
+            // A probe changes nothing before it has an answer.
+            if health::is_usable(probe(view), failures) {
+                Step::Settle(Reason::Connected, CONNECTED.into(), again)
+            } else {
+                Step::Settle(failed_reason(view), last_message(view), again)
+            }
         }
         JobState::Succeeded | JobState::Failed => {
-            let at = backoff::REPOSITORY.next(failures.saturating_add(1), now);
+            let at = health::next_attempt(probe(&facts.view), failures.saturating_add(1), now);
             let recorded = facts.view.unique_id();
             match &job.read {
+                Read::Unreadable(_) | Read::Silent(_) if job.job.ran_out_of_time() => slow(facts, at),
                 Read::Unreadable(why) | Read::Silent(why) => Step::Failed(
                     Reason::BootstrapJobFailed,
                     format!("Job {} failed: {why}. It is tried again.", job.job.key()),
@@ -291,9 +397,28 @@ fn decide_bootstrap(facts: &Facts, job: &JobFact, failures: u32, now: Timestamp)
     }
 }
 
+/// It took longer than it may: no sign that the backend is away. The next try may take longer.
+fn slow(facts: &Facts, at: Timestamp) -> Step {
+    let view = &facts.view;
+    let (seconds, longer) = (deadline(view), health::longer(deadline(view)));
+    let message = format!(
+        "Connecting took longer than {seconds} s and was cut off: the repository is slow, or its backend does not answer. The next try may take {longer} s."
+    );
+    let reason = if view.unique_id().is_some() {
+        Reason::ProbeDeadlineExceeded
+    } else {
+        Reason::BootstrapDeadlineExceeded
+    };
+    Step::Failed(reason, message, at)
+}
+
+fn recorded_inputs(view: &RepositoryView) -> Option<&str> {
+    view.status.connection.as_ref()?.inputs.as_deref()
+}
+
 fn decide_list(facts: &Facts, now: Timestamp) -> Step {
     let view = &facts.view;
-    let settled = |again| Step::Settle(Reason::Connected, "The repository is connected.".into(), again);
+    let settled = |again| Step::Settle(Reason::Connected, CONNECTED.into(), again);
     if let Some(job) = &facts.list {
         return match job.state {
             JobState::Waiting | JobState::Active => settled(None),
@@ -324,12 +449,14 @@ pub fn reason_of(class: FailureClass) -> Reason {
     }
 }
 
-fn failed_reason(view: &crate::world::views::RepositoryView) -> Reason {
+fn failed_reason(view: &RepositoryView) -> Reason {
     let known = [
         Reason::InvalidPassword,
         Reason::RepositoryNotInitialized,
         Reason::RepositoryReplaced,
         Reason::BackendUnreachable,
+        Reason::BootstrapDeadlineExceeded,
+        Reason::ProbeDeadlineExceeded,
     ];
     let said = holdfast_api::conditions::get(&view.status.conditions, holdfast_api::conditions::BOOTSTRAPPED);
     let said = said.map(|c| c.reason.as_str()).unwrap_or_default();
@@ -339,7 +466,7 @@ fn failed_reason(view: &crate::world::views::RepositoryView) -> Reason {
         .unwrap_or(Reason::BootstrapJobFailed)
 }
 
-fn last_message(view: &crate::world::views::RepositoryView) -> String {
+fn last_message(view: &RepositoryView) -> String {
     let said = holdfast_api::conditions::get(&view.status.conditions, holdfast_api::conditions::BOOTSTRAPPED);
     said.map(|c| c.message.clone()).unwrap_or_default()
 }

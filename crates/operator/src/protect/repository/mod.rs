@@ -9,10 +9,12 @@
 
 mod act;
 mod decide;
+mod health;
 mod observe;
 mod report;
 
 pub use act::access;
+pub use health::ask;
 pub use report::patch_status;
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,11 @@ pub async fn write(
     let version = view.metadata.resource_version.clone().unwrap_or_default();
     ctx.leadership.guard()?;
     patch_status(ctx, &view.key, &version, patch).await?;
+    let degraded = |status: &RepositoryStatus| status.phase == Some(RepositoryPhase::Degraded);
+    if degraded(&status) && !degraded(&view.status) {
+        ctx.warn_repository(view, said.reason.as_str(), &said.message, "CheckBackend")
+            .await;
+    }
     if status.phase == Some(RepositoryPhase::Failed) && !failed_before {
         ctx.warn_repository(view, said.reason.as_str(), &said.message, "FixSpec")
             .await;
@@ -99,6 +104,8 @@ fn fill(status: &mut RepositoryStatus, facts: &Facts, said: &Said, now: Timestam
         | Reason::RepositoryNotInitialized
         | Reason::RepositoryReplaced
         | Reason::BackendUnreachable
+        | Reason::BootstrapDeadlineExceeded
+        | Reason::ProbeDeadlineExceeded
         | Reason::BootstrapJobFailed => {
             conditions::set(
                 list,

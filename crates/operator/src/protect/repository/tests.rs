@@ -233,7 +233,10 @@ fn an_unreadable_result_connects_nothing() {
 
 #[test]
 fn one_listing_per_request() {
-    let mut connected = json!({ "uniqueId": "u1", "connection": { "failures": 0, "inputs": "in" } });
+    let mut connected = json!({
+        "uniqueId": "u1", "connection": { "failures": 0, "inputs": "in" },
+        "health": { "lastProbeAt": "1970-01-12T13:46:39Z" },
+    });
     let first = decide(&facts(json!({}), connected.clone()), now());
     assert!(
         matches!(first, Step::List(_)),
@@ -299,4 +302,145 @@ fn kopia_prefixes_that_lie_below_one_another_overlap_and_nothing_new_is_connecte
         panic!()
     };
     assert!(message.contains("b/other"), "{message}");
+}
+
+/// A repository that was connected with these inputs, and asked a second ago.
+fn connected(health: Value) -> Facts {
+    let mut f = facts(
+        json!({ "health": { "probe": health } }),
+        json!({
+            "uniqueId": "u1", "phase": "Ready",
+            "connection": { "failures": 0, "inputs": "in" },
+            "catalog": { "lastRefreshAt": "1970-01-01T00:00:00Z" },
+            "health": { "lastProbeAt": "1970-01-12T13:46:39Z" },
+            "conditions": [{
+                "type": "Bootstrapped", "status": "False", "reason": "BootstrapJobFailed", "message": "why",
+                "lastTransitionTime": "1970-01-12T13:46:39Z",
+            }],
+        }),
+    );
+    f.inputs = "in".into();
+    f
+}
+
+fn with_failures(mut f: Facts, failures: u32) -> Facts {
+    let mut view = (*f.view).clone();
+    let connection = view.status.connection.as_mut().unwrap();
+    connection.failures = failures;
+    connection.next_attempt_at = Some(Timestamp::from_second(1_000_020).unwrap());
+    f.view = Arc::new(view);
+    f
+}
+
+/// A Job that its deadline ended.
+fn cut_off() -> JobFact {
+    let mut fact = job(JobState::Failed, "in", Read::Silent("killed".into()));
+    let mut view = (*fact.job).clone();
+    let status =
+        json!({ "conditions": [{ "type": "Failed", "status": "True", "reason": "DeadlineExceeded" }] });
+    view.status = Some(serde_json::from_value(status).unwrap());
+    fact.job = Arc::new(view);
+    fact
+}
+
+#[test]
+fn a_connected_repository_is_probed_once_in_an_interval() {
+    let f = connected(json!({ "interval": "30s" }));
+    let Step::Settle(Reason::Connected, _, Some(again)) = decide(&f, now()) else {
+        panic!("settled until the probe");
+    };
+    assert_eq!(again.as_secs(), 29);
+    let later = Timestamp::from_second(1_000_029).unwrap();
+    assert!(matches!(decide(&f, later), Step::Connect { create: false }));
+    let off = connected(json!({ "enabled": false }));
+    let much_later = Timestamp::from_second(9_000_000).unwrap();
+    assert!(matches!(
+        decide(&off, much_later),
+        Step::Settle(Reason::Connected, _, None)
+    ));
+}
+
+#[test]
+fn a_failed_backup_asks_for_one_probe() {
+    let mut f = connected(json!({}));
+    let mut view = (*f.view).clone();
+    let asked = (
+        "kopiur.home-operations.com/reverify-requested-at".to_owned(),
+        "t".to_owned(),
+    );
+    view.metadata.annotations = Some([asked].into());
+    f.view = Arc::new(view.clone());
+    let soon = Timestamp::from_second(1_000_040).unwrap();
+    assert!(matches!(decide(&f, soon), Step::Connect { create: false }));
+    view.status.health.as_mut().unwrap().reverify_honored = Some("t".into());
+    f.view = Arc::new(view);
+    assert!(
+        matches!(decide(&f, soon), Step::Settle(Reason::Connected, ..)),
+        "once"
+    );
+}
+
+#[test]
+fn a_repository_stays_usable_below_the_threshold_and_while_it_is_probed() {
+    for (failures, reason) in [
+        (0, Reason::Connected),
+        (2, Reason::Connected),
+        (3, Reason::BootstrapJobFailed),
+    ] {
+        let mut f = with_failures(connected(json!({})), failures);
+        if failures > 0 {
+            assert_eq!(settles(&decide(&f, now())), Some(reason), "{failures}");
+        }
+        f.bootstrap = Some(job(JobState::Active, "in", Read::Unreadable("runs".into())));
+        let step = decide(&f, now());
+        let Step::Settle(said, ..) = step else {
+            panic!("{step:?}")
+        };
+        assert_eq!(said, reason, "{failures}");
+    }
+    let alert = with_failures(connected(json!({ "onFailure": "Alert" })), 30);
+    assert_eq!(settles(&decide(&alert, now())), Some(Reason::Connected));
+}
+
+#[test]
+fn what_heals_is_seen_within_one_probe() {
+    let mut f = with_failures(connected(json!({ "interval": "30s" })), 20);
+    f.bootstrap = Some(job(
+        JobState::Failed,
+        "in",
+        outcome(None, Some(FailureClass::BackendUnreachable)),
+    ));
+    let Step::Failed(Reason::BackendUnreachable, _, at) = decide(&f, now()) else {
+        panic!("a failure");
+    };
+    assert!(at.duration_since(now()).as_secs() <= 30, "{at}");
+}
+
+#[test]
+fn a_first_connection_that_takes_minutes_is_waited_for_and_never_declared_dead() {
+    let mut f = facts(json!({}), json!({}));
+    f.bootstrap = Some(job(JobState::Active, "in", Read::Unreadable("runs".into())));
+    assert_eq!(settles(&decide(&f, now())), Some(Reason::Connecting));
+    f.bootstrap = Some(cut_off());
+    let Step::Failed(reason, message, _) = decide(&f, now()) else {
+        panic!("cut off");
+    };
+    assert_eq!(reason, Reason::BootstrapDeadlineExceeded);
+    assert!(
+        message.contains("120 s") && message.contains("240 s"),
+        "{message}"
+    );
+    assert!(!reason.is_stalled());
+    assert_eq!(
+        reason.phase(false),
+        holdfast_api::repository::RepositoryPhase::Initializing
+    );
+    // What is slow is told from what is away.
+    let mut known = connected(json!({}));
+    known.bootstrap = Some(cut_off());
+    let step = decide(&known, now());
+    assert!(
+        matches!(step, Step::Failed(Reason::ProbeDeadlineExceeded, ..)),
+        "{step:?}"
+    );
 }

@@ -6,6 +6,7 @@
 use super::act::{kstatus, write_status};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::{self, Read};
+use crate::protect::repository;
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
 use crate::world::views::{JobState, JobView, SnapshotView};
@@ -20,6 +21,8 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::EventType;
 use serde_json::json;
 
+/// The mover's word for a backend that is away.
+const UNREACHABLE: &str = "BackendUnreachable";
 /// Seconds that a Job stays after its result was recorded.
 const KEEP_SECONDS: i32 = 3600;
 
@@ -92,6 +95,13 @@ pub async fn record(
         }
     })
     .await?;
+    if outcome
+        .as_ref()
+        .is_err_and(|failure| failure.class == UNREACHABLE)
+        && let Some(repository) = view.pin()
+    {
+        repository::ask(ctx, &repository, now).await?;
+    }
     keep_for_a_while(ctx, job).await?;
     let policy = view
         .spec
