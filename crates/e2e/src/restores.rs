@@ -11,8 +11,8 @@ use kube::api::Api;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Longest wait for a restore here.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest wait for a restore here: one that fails is tried three times.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A Restore.
 #[must_use]

@@ -199,7 +199,7 @@ async fn all_succeeded(lab: &Lab, ns: &str, wanted: usize) -> Result<Vec<Snapsho
     until_every(
         Duration::from_secs(1),
         "every Snapshot to succeed",
-        Duration::from_secs(300),
+        Duration::from_secs(600),
         || async {
             let all = api.list(&ListParams::default()).await?.items;
             let phase = |s: &Snapshot| s.status.as_ref().and_then(|s| s.phase);

@@ -277,7 +277,6 @@ fn end_to_end_on_kopia(context: &Context) -> Result<Outcome> {
         "--test=loses_no_deletion",
         "--test=protects",
         "--test=restores",
-        "--test=survives_kill",
         "--test=waits_and_recovers",
     ];
     scenarios(NAME, context, &tests, "Kopia")
