@@ -69,6 +69,7 @@ pub struct QuotaMetrics {
     behind: Gauge,
     complete: Gauge,
     rebuilt: Counter,
+    missing: Counter,
     restored: Counter,
     bad_declarations: Gauge,
     answers: Family<ByReason, Counter>,
@@ -194,6 +195,11 @@ impl QuotaMetrics {
             self.rebuilt.clone(),
         );
         r.register(
+            "cozystack_backup_quota_records_missing",
+            "Records that were noted and that were not there when an operator began to lead",
+            self.missing.clone(),
+        );
+        r.register(
             "cozystack_backup_quota_records_restored",
             "Records that somebody else deleted and that were written again",
             self.restored.clone(),
@@ -242,7 +248,6 @@ impl QuotaMetrics {
             (&self.retained, all.retained()),
             (&self.pending_purge, all.pending_purge()),
             (&self.written_off, all.written_off()),
-            (&self.unaccounted, published.unaccounted),
             (&self.used_bytes, all.published_size()),
             (&self.used_count, all.used_count()),
             (&self.unreported, all.unreported()),
@@ -250,12 +255,13 @@ impl QuotaMetrics {
         ] {
             family.get_or_create(&at).set(value);
         }
-        for (family, limit) in [
+        for (family, known) in [
+            (&self.unaccounted, published.unaccounted),
             (&self.limit_bytes, limits.size),
             (&self.limit_count, limits.count),
         ] {
-            match limit {
-                Some(limit) => _ = family.get_or_create(&at).set(limit),
+            match known {
+                Some(known) => _ = family.get_or_create(&at).set(known),
                 None => _ = family.remove(&at),
             }
         }
@@ -351,6 +357,11 @@ impl QuotaMetrics {
     /// The records were lost.
     pub fn rebuilt(&self) {
         self.rebuilt.inc();
+    }
+
+    /// Some records were deleted while nobody led.
+    pub fn missing(&self, records: u64) {
+        self.missing.inc_by(records);
     }
 
     /// A record that somebody else deleted was written again.
