@@ -388,6 +388,10 @@ fn capabilities_say_who_says_so_and_what_is_wrong() {
         ),
         "{text}"
     );
+    assert!(
+        text.contains("no figure depends on them"),
+        "which columns decide is not said: {text}"
+    );
     let json: Value = serde_json::from_str(&super::json(&found).unwrap()).unwrap();
     assert_eq!(json["strategies"][1]["growsAfterReady"], false);
 }
