@@ -57,6 +57,7 @@ fn exported() -> Exported {
     quota.figures("a", &published, limits);
     quota.stranded("gone", Some(1));
     quota.missing(1);
+    quota.removed(holdfast_core::quota::RemoveReason::NeverTakenUp);
     quota.written(WriteReason::Changed);
     quota.refused("a", "b", Some(true));
     quota.misspelt("a", "b", WarningReason::UnknownKey, 1);

@@ -6,6 +6,7 @@
 //! **Assumes.** Figures are the leader's to say; a replica that stops leading takes them back ([`QuotaMetrics::clear`]).
 
 use holdfast_core::quota::Record;
+use holdfast_core::quota::RemoveReason;
 use holdfast_core::quota::publish::{Published, WarningReason, WriteReason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -65,6 +66,7 @@ pub struct QuotaMetrics {
     refused: Family<ByQuota, Gauge>,
     misspelt: Family<ByQuotaAndReason, Gauge>,
     transitions: Family<ByTransition, Counter>,
+    removed: Family<ByReason, Counter>,
     records: Gauge,
     behind: Gauge,
     complete: Gauge,
@@ -193,6 +195,11 @@ impl QuotaMetrics {
             "cozystack_backup_quota_ledger_rebuilt",
             "Times the records were found to be lost and were made again from the Backups that live",
             self.rebuilt.clone(),
+        );
+        r.register(
+            "cozystack_backup_quota_records_removed",
+            "Records that went, by reason: how runs ended, and what was forgotten",
+            self.removed.clone(),
         );
         r.register(
             "cozystack_backup_quota_records_missing",
@@ -345,6 +352,12 @@ impl QuotaMetrics {
                 reason: record.reason.as_str(),
             })
             .inc();
+    }
+
+    /// A record went, for this reason.
+    pub fn removed(&self, reason: RemoveReason) {
+        let reason = reason.as_str();
+        self.removed.get_or_create(&ByReason { reason }).inc();
     }
 
     /// How the ledger stands.

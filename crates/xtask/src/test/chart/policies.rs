@@ -133,8 +133,8 @@ fn is_careful(policy: &Value) -> Result<()> {
                 bail!("{key} is everything, or nothing: {rule}");
             }
         }
-        let records_alone = policy["metadata"]["name"] == ON_DELETIONS
-            && rule["resources"] == json!(["artifacts"]);
+        let records_alone =
+            policy["metadata"]["name"] == ON_DELETIONS && rule["resources"] == json!(["artifacts"]);
         if list(&rule["operations"])
             .iter()
             .any(|operation| operation != "CREATE" && operation != "UPDATE" && !records_alone)
