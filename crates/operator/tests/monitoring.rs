@@ -48,7 +48,7 @@ fn exported() -> Exported {
     let published = Published {
         own: Default::default(),
         stranded: Default::default(),
-        unaccounted: 1,
+        unaccounted: Some(1),
     };
     let limits = Limits {
         size: Some(1),
@@ -56,6 +56,8 @@ fn exported() -> Exported {
     };
     quota.figures("a", &published, limits);
     quota.stranded("gone", Some(1));
+    quota.missing(1);
+    quota.removed(holdfast_core::quota::RemoveReason::NeverTakenUp);
     quota.written(WriteReason::Changed);
     quota.refused("a", "b", Some(true));
     quota.misspelt("a", "b", WarningReason::UnknownKey, 1);

@@ -15,5 +15,5 @@ pub use artifact::{
 };
 pub use store::{
     ApprovedRelease, BackupStore, BackupStoreSpec, BackupStoreStatus, CompleteListing, ListingProgress,
-    PendingRelease, StoreCaBundle, StoreCredentials, StoreLayout, UnaccountedBytes,
+    PendingRelease, StoreCaBundle, StoreCredentials, StoreLayout, UnaccountedBytes, UnaccountedElsewhere,
 };

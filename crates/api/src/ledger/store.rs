@@ -162,6 +162,9 @@ pub struct BackupStoreStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub unaccounted: Vec<UnaccountedBytes>,
+    /// The sum of what no record explains in all other namespaces; absent: every one is named above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaccounted_elsewhere: Option<UnaccountedElsewhere>,
     /// The bucket keeps old versions, which listings do not see. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versioned: Option<bool>,
@@ -171,6 +174,18 @@ pub struct BackupStoreStatus {
     /// The release that an administrator allowed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_release: Option<ApprovedRelease>,
+}
+
+/// Bytes that no record explains, in namespaces that are not named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnaccountedElsewhere {
+    /// How many objects.
+    #[schemars(range(min = 0))]
+    pub objects: i64,
+    /// Their bytes.
+    #[schemars(range(min = 0))]
+    pub bytes: i64,
 }
 
 /// A listing that reached the end.

@@ -199,6 +199,10 @@ fn strategy(group: &str, kind: &str, object: &PartialObjectMeta<DynamicObject>) 
     )
 }
 
+/// What follows from which column.
+const INFORMS: &str = "DELETION decides what happens to the figure when a Backup goes, IDENTITY whether a run without a \
+Backup may have written over what is charged already. The other columns inform people: no figure depends on them.";
+
 /// For people.
 pub fn table(found: &Found, style: Style) -> String {
     let mut text = String::new();
@@ -228,7 +232,7 @@ pub fn table(found: &Found, style: Style) -> String {
                 one.from,
             ]);
         }
-        text.push_str(&format!("{}\n", table.trim_fmt()));
+        text.push_str(&format!("{}\n\n{INFORMS}\n", table.trim_fmt()));
     }
     for one in &found.strategies {
         if let Some(error) = &one.error {

@@ -87,7 +87,7 @@ fn overview(namespaces: &[Namespace]) -> String {
             known(bytes(parts.retained)),
             known(bytes(parts.pending_purge)),
             known(parts.unreported.to_string()),
-            known(bytes(parts.unaccounted)),
+            known(parts.unaccounted.map_or_else(|| "?".to_owned(), bytes)),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -130,7 +130,7 @@ fn details(namespace: &Namespace, style: Style) -> String {
         ("runs under way (not in used)", parts.in_flight.to_string()),
         (
             "unaccounted: no record explains it (not charged)",
-            bytes(parts.unaccounted),
+            parts.unaccounted.map_or_else(|| "not told".to_owned(), bytes),
         ),
         ("written off (not charged)", bytes(parts.written_off)),
     ] {

@@ -3,12 +3,13 @@
 //! **Promises.** The sums are the operator's own (`holdfast_core::quota`): one rule for who is charged for what a
 //! namespace that is gone left behind, one for what counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use holdfast_api::ledger::BackupStore;
 use holdfast_core::quota::gate::Quota;
 use holdfast_core::quota::publish::{Published, warnings};
 use holdfast_core::quota::tenancy::{self, nearest_living_ancestor};
+use holdfast_core::quota::unaccounted::{Told as OfStore, Unaccounted};
 use holdfast_core::quota::{Figures, Ledger, Record, amount};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -90,8 +91,8 @@ pub struct Parts {
     pub pending_purge: i64,
     /// Things without a known size.
     pub unreported: i64,
-    /// Bytes that no record explains; not charged.
-    pub unaccounted: i64,
+    /// Bytes that no record explains, not charged; null: no store tells.
+    pub unaccounted: Option<i64>,
     /// Bytes of namespaces that are gone, part of the above.
     pub stranded: i64,
     /// Runs under way.
@@ -178,18 +179,13 @@ pub fn told(cluster: &Cluster, only: Option<&str>) -> Told {
     let names: BTreeSet<&str> = ledger
         .namespaces()
         .chain(cluster.quotas.iter().map(|(namespace, _)| namespace.as_str()))
-        .chain(
-            unaccounted
-                .keys()
-                .map(String::as_str)
-                .filter(|name| !name.is_empty()),
-        )
+        .chain(unaccounted.namespaces())
         .chain(only)
         .filter(|name| only.is_none_or(|only| only == *name))
         .collect();
     let namespaces = names.into_iter().map(|name| {
         let inherited = stranded.by_heir.get(name).copied().unwrap_or_default();
-        let unaccounted = unaccounted.get(name).copied().unwrap_or_default();
+        let unaccounted = unaccounted.of_namespace(name);
         namespace(cluster, name, inherited, unaccounted)
     });
     Told {
@@ -199,7 +195,7 @@ pub fn told(cluster: &Cluster, only: Option<&str>) -> Told {
     }
 }
 
-fn namespace(cluster: &Cluster, name: &str, stranded: Figures, unaccounted: i64) -> Namespace {
+fn namespace(cluster: &Cluster, name: &str, stranded: Figures, unaccounted: Option<i64>) -> Namespace {
     let quotas: Vec<&Quota> = cluster
         .quotas
         .iter()
@@ -241,7 +237,7 @@ fn namespace(cluster: &Cluster, name: &str, stranded: Figures, unaccounted: i64)
 }
 
 impl Namespace {
-    fn count(&mut self, ledger: &Ledger, stranded: Figures, unaccounted: i64) {
+    fn count(&mut self, ledger: &Ledger, stranded: Figures, unaccounted: Option<i64>) {
         let published = Published {
             own: ledger.figures(&self.namespace),
             stranded,
@@ -256,7 +252,7 @@ impl Namespace {
             retained: all.retained(),
             pending_purge: all.pending_purge(),
             unreported: all.unreported(),
-            unaccounted: unaccounted.max(0),
+            unaccounted,
             stranded: stranded.used_size(),
             in_flight: all.in_flight(),
             written_off: all.written_off(),
@@ -310,7 +306,7 @@ impl Namespace {
             retained: of("retained"),
             pending_purge: of("pendingPurge"),
             unreported: of("unreported"),
-            unaccounted: of("unaccounted"),
+            unaccounted: breakdown["unaccounted"].as_i64(),
             stranded: of("stranded"),
             in_flight: of("inFlight"),
             written_off: of("writtenOff"),
@@ -355,14 +351,20 @@ pub fn item(record: &Record) -> Item {
     }
 }
 
-/// Bytes that no record explains, by namespace, of all stores.
-fn unaccounted<'a>(stores: impl Iterator<Item = &'a BackupStore>) -> BTreeMap<String, i64> {
-    let mut all: BTreeMap<String, i64> = BTreeMap::new();
-    for part in stores.flat_map(|store| store.status.iter().flat_map(|status| &status.unaccounted)) {
-        let sum = all.entry(part.namespace.clone()).or_default();
-        *sum = sum.saturating_add(part.bytes.max(0));
-    }
-    all
+/// Bytes that no record explains, of all stores.
+fn unaccounted<'a>(stores: impl Iterator<Item = &'a BackupStore>) -> Unaccounted {
+    let told: Vec<OfStore> = stores
+        .filter_map(|store| store.status.as_ref())
+        .map(|status| OfStore {
+            by_namespace: status
+                .unaccounted
+                .iter()
+                .map(|part| (part.namespace.clone(), part.bytes))
+                .collect(),
+            names_all: status.unaccounted_elsewhere.is_none(),
+        })
+        .collect();
+    Unaccounted::of(&told)
 }
 
 fn store(store: &BackupStore) -> Store {
@@ -378,7 +380,9 @@ fn store(store: &BackupStore) -> Store {
         unaccounted: status
             .unaccounted
             .iter()
-            .fold(0, |sum, part| sum.saturating_add(part.bytes)),
+            .map(|part| part.bytes)
+            .chain(status.unaccounted_elsewhere.iter().map(|rest| rest.bytes))
+            .fold(0, i64::saturating_add),
         waiting_records: waiting.map_or(0, |waiting| waiting.records),
         waiting_bytes: waiting.map_or(0, |waiting| waiting.bytes),
     }

@@ -112,7 +112,7 @@ fn a_namespace_is_told_with_its_parts_its_limits_and_what_it_inherited() {
     assert_eq!(one.parts.retained, 35 * MIB);
     assert_eq!(one.parts.stranded, 5 * MIB);
     assert_eq!(one.parts.unreported, 1);
-    assert_eq!(one.parts.unaccounted, 7);
+    assert_eq!(one.parts.unaccounted, Some(7));
     let largest: Vec<&str> = one.largest.iter().map(|item| item.name.as_str()).collect();
     assert_eq!(largest, ["etcd-2", "etcd-1", "etcd-5", "etcd-3"]);
     let text = render::text(&told, Some("tenant-a"), at(0), Style::PLAIN);
@@ -126,6 +126,32 @@ fn a_namespace_is_told_with_its_parts_its_limits_and_what_it_inherited() {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     assert!(!text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn a_namespace_that_a_store_does_not_name_is_not_told_as_zero() {
+    let mut cluster = cluster();
+    let store = &mut cluster.stores.as_mut().unwrap()[0];
+    store.status.as_mut().unwrap().unaccounted_elsewhere = Some(holdfast_api::ledger::UnaccountedElsewhere {
+        objects: 3,
+        bytes: 30,
+    });
+    let told = told(&cluster, None);
+    let of = |name: &str| {
+        let one = told.namespaces.iter().find(|one| one.namespace == name).unwrap();
+        one.parts.unaccounted
+    };
+    assert_eq!((of("tenant-a"), of("elsewhere")), (Some(7), None));
+    assert_eq!(told.stores[0].unaccounted, 37, "the sum has them all");
+    let json: Value = serde_json::from_str(&super::json(&told).unwrap()).unwrap();
+    assert!(json["namespaces"][0]["unaccounted"].is_null(), "{json}");
+    let text = render::text(
+        &super::sums::told(&cluster, Some("elsewhere")),
+        Some("elsewhere"),
+        at(0),
+        Style::PLAIN,
+    );
+    assert!(text.contains("not told"), "{text}");
 }
 
 #[test]
@@ -361,6 +387,10 @@ fn capabilities_say_who_says_so_and_what_is_wrong() {
             "error: Etcd bad: the annotation ledger.backups.cozystack.io/capabilities is not in force"
         ),
         "{text}"
+    );
+    assert!(
+        text.contains("no figure depends on them"),
+        "which columns decide is not said: {text}"
     );
     let json: Value = serde_json::from_str(&super::json(&found).unwrap()).unwrap();
     assert_eq!(json["strategies"][1]["growsAfterReady"], false);

@@ -160,6 +160,7 @@ pub struct Fold {
     names: HashMap<String, Vec<String>>,
     found: BTreeMap<String, Sum>,
     unaccounted: BTreeMap<String, Sum>,
+    unaccounted_elsewhere: Sum,
     all: Sum,
 }
 
@@ -182,6 +183,7 @@ impl Fold {
             names,
             found: BTreeMap::new(),
             unaccounted: BTreeMap::new(),
+            unaccounted_elsewhere: Sum::default(),
             all: Sum::default(),
         }
     }
@@ -215,12 +217,12 @@ impl Fold {
             if let Some(sum) = self.unaccounted.get_mut(namespace) {
                 sum.add(bytes);
             } else {
-                let told = if self.unaccounted.len() < NAMESPACES_TOLD {
-                    namespace
+                let sum = if self.unaccounted.len() < NAMESPACES_TOLD {
+                    self.unaccounted.entry(namespace.to_owned()).or_default()
                 } else {
-                    ""
+                    &mut self.unaccounted_elsewhere
                 };
-                self.unaccounted.entry(told.to_owned()).or_default().add(bytes);
+                sum.add(bytes);
             }
         }
     }
@@ -240,6 +242,7 @@ impl Fold {
             completed_at,
             found: self.found,
             unaccounted: self.unaccounted,
+            unaccounted_elsewhere: self.unaccounted_elsewhere,
             all: self.all,
         }
     }
@@ -258,6 +261,8 @@ pub struct Complete {
     pub found: BTreeMap<String, Sum>,
     /// What no record explains, by namespace; the empty one stands for keys that fit no layout.
     pub unaccounted: BTreeMap<String, Sum>,
+    /// What no record explains in namespaces that are not named any more: a listing names a bounded number.
+    pub unaccounted_elsewhere: Sum,
     /// Everything it saw.
     pub all: Sum,
 }

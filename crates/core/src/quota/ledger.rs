@@ -193,6 +193,14 @@ impl Ledger {
         self.records.len()
     }
 
+    /// How many of them stand for something in storage, or did: such a record is removed only a week after its bytes
+    /// were released, others come and go with runs.
+    #[must_use]
+    pub fn artifacts(&self) -> usize {
+        let runs = self.timed().filter(|record| record.state == State::InFlight);
+        self.len().saturating_sub(runs.count())
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

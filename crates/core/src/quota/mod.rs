@@ -26,6 +26,7 @@ pub mod reservations;
 pub mod runs;
 pub mod tenancy;
 pub mod transitions;
+pub mod unaccounted;
 pub mod watches;
 
 pub use capability::{Capabilities, DeclaredBy, Deletion, InForce};

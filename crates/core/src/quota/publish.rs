@@ -19,8 +19,8 @@ pub struct Published {
     pub own: Figures,
     /// Records of namespaces that are gone, for which it is charged.
     pub stranded: Figures,
-    /// Bytes in its part of the stores that no record explains. Told, not charged.
-    pub unaccounted: i64,
+    /// Bytes in its part of the stores that no record explains. Told, not charged; `None`: not known.
+    pub unaccounted: Option<i64>,
 }
 
 impl Published {
@@ -39,7 +39,7 @@ impl Published {
             "retained": all.retained(),
             "pendingPurge": all.pending_purge(),
             "unreported": all.unreported(),
-            "unaccounted": self.unaccounted.max(0),
+            "unaccounted": self.unaccounted.map(|bytes| bytes.max(0)),
             "inFlight": all.in_flight(),
             "stranded": self.stranded.used_size(),
             "writtenOff": all.written_off(),

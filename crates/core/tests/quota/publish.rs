@@ -29,7 +29,7 @@ fn published(size: i64) -> Published {
     Published {
         own: ledger.figures(NS),
         stranded: Figures::default(),
-        unaccounted: 0,
+        unaccounted: Some(0),
     }
 }
 
@@ -140,7 +140,7 @@ fn the_breakdown_says_what_the_figures_are_made_of() {
     let all = Published {
         own: ledger.figures(NS),
         stranded: elsewhere.figures(NS),
-        unaccounted: 7,
+        unaccounted: Some(7),
     };
     let read: serde_json::Value = serde_json::from_str(&all.breakdown()).unwrap();
     for (field, value) in [
@@ -156,6 +156,15 @@ fn the_breakdown_says_what_the_figures_are_made_of() {
         assert_eq!(read[field], value, "{field}");
     }
     assert_eq!(read["clamped"], false);
+    let not_told = Published {
+        unaccounted: None,
+        ..all
+    };
+    let read: serde_json::Value = serde_json::from_str(&not_told.breakdown()).unwrap();
+    assert!(
+        read["unaccounted"].is_null(),
+        "what is not known is not zero: {read}"
+    );
     assert_eq!(all.charged().used_size(), 6 * GI);
 }
 

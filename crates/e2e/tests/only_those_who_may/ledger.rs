@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use holdfast_api::names;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::world::{Answer, User, World, allowed, refused, with};
@@ -146,8 +146,25 @@ async fn nobody_but_the_operator_writes_records() -> Result<()> {
             dry_run: true,
             ..DeleteParams::default()
         };
-        // No way around: the operator writes it again.
-        clerk.api("Artifact").delete(&name, &dry).await?;
+        for user in [&clerk, &world.admin] {
+            let answer = user.api("Artifact").delete(&name, &dry).await;
+            refused(
+                &format!("a record's deletion by {}", user.name),
+                // What is there after it is of no interest.
+                answer.map(|_| DynamicObject {
+                    types: None,
+                    metadata: Default::default(),
+                    data: Value::Null,
+                }),
+                &[
+                    "may not delete Artifact",
+                    "charged to nobody",
+                    &command,
+                    "No role gives this right",
+                ],
+            )?;
+        }
+        world.operator.api("Artifact").delete(&name, &dry).await?;
         world.platform().await?;
         let backup = json!({
             "apiVersion": format!("{}/{}", names::BACKUPS_GROUP, names::BACKUPS_VERSION), "kind": "Backup",
@@ -221,6 +238,8 @@ async fn writing_off_needs_the_verb_and_ones_own_name() -> Result<()> {
         allowed("reading", accountant.api("Artifact").get(&live).await)?;
         let deleted = accountant.api("Artifact").delete(&live, &DeleteParams::default()).await;
         ensure!(deleted.is_err(), "the accountant deleted a record");
+        let whole = accountant.api("Artifact").delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+        ensure!(whole.is_err(), "the accountant deleted records");
 
         // For one record by name.
         let other = recorded(world, "other", "Retained", "NotPurged").await?;

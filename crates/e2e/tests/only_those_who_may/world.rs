@@ -331,7 +331,7 @@ impl World {
         // An operator that runs writes them again, as it should.
         for record in self.admin.api("Artifact").list(&mine).await? {
             let name = record.metadata.name.unwrap_or_default();
-            self.admin
+            self.operator
                 .api("Artifact")
                 .delete(&name, &DeleteParams::default())
                 .await?;

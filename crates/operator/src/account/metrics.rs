@@ -6,6 +6,7 @@
 //! **Assumes.** Figures are the leader's to say; a replica that stops leading takes them back ([`QuotaMetrics::clear`]).
 
 use holdfast_core::quota::Record;
+use holdfast_core::quota::RemoveReason;
 use holdfast_core::quota::publish::{Published, WarningReason, WriteReason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -65,10 +66,12 @@ pub struct QuotaMetrics {
     refused: Family<ByQuota, Gauge>,
     misspelt: Family<ByQuotaAndReason, Gauge>,
     transitions: Family<ByTransition, Counter>,
+    removed: Family<ByReason, Counter>,
     records: Gauge,
     behind: Gauge,
     complete: Gauge,
     rebuilt: Counter,
+    missing: Counter,
     restored: Counter,
     bad_declarations: Gauge,
     answers: Family<ByReason, Counter>,
@@ -194,6 +197,16 @@ impl QuotaMetrics {
             self.rebuilt.clone(),
         );
         r.register(
+            "cozystack_backup_quota_records_removed",
+            "Records that went, by reason: how runs ended, and what was forgotten",
+            self.removed.clone(),
+        );
+        r.register(
+            "cozystack_backup_quota_records_missing",
+            "Records that were noted and that were not there when an operator began to lead",
+            self.missing.clone(),
+        );
+        r.register(
             "cozystack_backup_quota_records_restored",
             "Records that somebody else deleted and that were written again",
             self.restored.clone(),
@@ -242,7 +255,6 @@ impl QuotaMetrics {
             (&self.retained, all.retained()),
             (&self.pending_purge, all.pending_purge()),
             (&self.written_off, all.written_off()),
-            (&self.unaccounted, published.unaccounted),
             (&self.used_bytes, all.published_size()),
             (&self.used_count, all.used_count()),
             (&self.unreported, all.unreported()),
@@ -250,12 +262,13 @@ impl QuotaMetrics {
         ] {
             family.get_or_create(&at).set(value);
         }
-        for (family, limit) in [
+        for (family, known) in [
+            (&self.unaccounted, published.unaccounted),
             (&self.limit_bytes, limits.size),
             (&self.limit_count, limits.count),
         ] {
-            match limit {
-                Some(limit) => _ = family.get_or_create(&at).set(limit),
+            match known {
+                Some(known) => _ = family.get_or_create(&at).set(known),
                 None => _ = family.remove(&at),
             }
         }
@@ -341,6 +354,12 @@ impl QuotaMetrics {
             .inc();
     }
 
+    /// A record went, for this reason.
+    pub fn removed(&self, reason: RemoveReason) {
+        let reason = reason.as_str();
+        self.removed.get_or_create(&ByReason { reason }).inc();
+    }
+
     /// How the ledger stands.
     pub fn ledger(&self, records: usize, behind: usize, complete: bool) {
         self.records.set(figure(records));
@@ -351,6 +370,11 @@ impl QuotaMetrics {
     /// The records were lost.
     pub fn rebuilt(&self) {
         self.rebuilt.inc();
+    }
+
+    /// Some records were deleted while nobody led.
+    pub fn missing(&self, records: u64) {
+        self.missing.inc_by(records);
     }
 
     /// A record that somebody else deleted was written again.

@@ -30,12 +30,13 @@ use crate::runtime::queue::Queue;
 use book::{Book, Touched};
 use holdfast_api::{Artifact, names};
 use holdfast_core::quota::gate::Knowledge;
+use holdfast_core::quota::unaccounted::Unaccounted;
 use holdfast_core::quota::{Dimensions, Figures};
 use ledger::Item;
 use ledger::arrears::Arrears;
 use pulse::Pulse;
 use settings::AccountSettings;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use world::{Change, Dirty, Kind, Observed, World};
 
@@ -74,7 +75,7 @@ pub struct Account {
     /// What was published, to whom not, and what was warned of.
     desk: Mutex<publish::Desk>,
     /// Bytes that no record explains, by namespace, as listings of stores found them.
-    unaccounted: Mutex<BTreeMap<String, i64>>,
+    unaccounted: Mutex<Unaccounted>,
 }
 
 impl Account {
@@ -247,17 +248,23 @@ impl Account {
     }
 
     /// Bytes that no record explains, as a listing of a store found them.
-    pub fn set_unaccounted(&self, all: BTreeMap<String, i64>) {
-        let mut known = self.unaccounted.lock().unwrap_or_else(PoisonError::into_inner);
-        let concerned: BTreeSet<String> = known.keys().chain(all.keys()).cloned().collect();
-        *known = all;
-        drop(known);
-        concerned.into_iter().for_each(|namespace| self.touch(namespace));
+    pub fn set_unaccounted(&self, all: Unaccounted) {
+        let before = {
+            let mut known = self.unaccounted.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *known, all.clone())
+        };
+        // One that is named no more, or again, is told another way too.
+        let quotas = self.world.namespaces_with_quotas();
+        let named = before.namespaces().chain(all.namespaces()).map(str::to_owned);
+        let all_of_them: BTreeSet<String> = named.chain(quotas).collect();
+        let is_other = |namespace: &String| before.of_namespace(namespace) != all.of_namespace(namespace);
+        let concerned = all_of_them.into_iter().filter(is_other);
+        concerned.for_each(|namespace| self.touch(namespace));
     }
 
-    fn unaccounted(&self, namespace: &str) -> i64 {
+    fn unaccounted(&self, namespace: &str) -> Option<i64> {
         let known = self.unaccounted.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(namespace).copied().unwrap_or_default()
+        known.of_namespace(namespace)
     }
 
     /// Kinds that a figure rests on and whose watch is silent: refused, failing, or dead.

@@ -321,7 +321,10 @@ fn tell(account: &Account, namespace: &str, views: &[Arc<QuotaView>], published:
         size: limit(views, DIMENSIONS.size),
         count: limit(views, DIMENSIONS.count),
     };
-    if published.charged().is_empty() && published.unaccounted == 0 && limits == Limits::default() {
+    if published.charged().is_empty()
+        && published.unaccounted.unwrap_or(0) == 0
+        && limits == Limits::default()
+    {
         account.metrics.quota.forget(namespace);
     } else {
         account.metrics.quota.figures(namespace, published, limits);

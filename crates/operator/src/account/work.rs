@@ -124,7 +124,7 @@ async fn look_first(account: Arc<Account>, end: CancellationToken) {
 
 /// Queues what only time ends, tells how the ledger stands, and keeps the marker.
 async fn keep_time(account: Arc<Account>, end: CancellationToken) {
-    let mut marked: Option<usize> = None;
+    let mut marked: Option<marker::Counted> = None;
     let mut last_mark = Instant::now();
     let mut bad = BTreeSet::new();
     let mut waited_for = Vec::new();
@@ -171,11 +171,10 @@ async fn keep_time(account: Arc<Account>, end: CancellationToken) {
             last_compare = Instant::now();
         }
         declarations(&account, &mut bad);
-        // Whether there is any record is what the marker is for: that is noted at once.
-        let urgent = marked.is_none_or(|marked| (marked == 0) != (records == 0));
-        if urgent || (marked != Some(records) && last_mark.elapsed() >= MARK) {
-            match marker::note(&account, records).await {
-                Ok(()) => (marked, last_mark) = (Some(records), Instant::now()),
+        let counted = marker::Counted::of(&account);
+        if counted.is_urgent(marked) || (marked != Some(counted) && last_mark.elapsed() >= MARK) {
+            match marker::note_counted(&account, counted).await {
+                Ok(()) => (marked, last_mark) = (Some(counted), Instant::now()),
                 Err(error) => {
                     tracing::warn!(%error, "the marker of the ledger cannot be written; trying again")
                 }

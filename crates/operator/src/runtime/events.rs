@@ -7,7 +7,12 @@
 //!
 //! **Assumes.** Callers publish once per transition. Repeats within six minutes become a series.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Api;
+use kube::api::PostParams;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::time::Duration;
 
@@ -34,6 +39,8 @@ pub enum Published {
 #[derive(Clone)]
 pub struct Events {
     recorder: Recorder,
+    reporter: Reporter,
+    client: kube::Client,
 }
 
 impl Events {
@@ -45,7 +52,56 @@ impl Events {
             instance: Some(cut(instance, WORD_LIMIT)),
         };
         Self {
-            recorder: Recorder::new(client, reporter),
+            recorder: Recorder::new(client.clone(), reporter.clone()),
+            reporter,
+            client,
+        }
+    }
+
+    /// Publishes one event under this name, unless there is one: who says the same again, another leader included,
+    /// says nothing.
+    pub async fn publish_once(
+        &self,
+        name: &str,
+        about: &ObjectReference,
+        reason: &str,
+        note: &str,
+        action: &str,
+    ) -> Published {
+        let namespace = about.namespace.clone().unwrap_or_default();
+        let event = v1::Event {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            type_: Some("Warning".to_owned()),
+            reason: Some(cut(reason, WORD_LIMIT)),
+            note: Some(cut(note, NOTE_LIMIT)),
+            action: Some(cut(action, WORD_LIMIT)),
+            event_time: Some(MicroTime(Timestamp::now())),
+            regarding: Some(about.clone()),
+            reporting_controller: Some(self.reporter.controller.clone()),
+            reporting_instance: self.reporter.instance.clone(),
+            ..v1::Event::default()
+        };
+        let events: Api<v1::Event> = Api::namespaced(self.client.clone(), &namespace);
+        let params = PostParams::default();
+        match tokio::time::timeout(PATIENCE, events.create(&params, &event)).await {
+            Ok(Ok(_)) => Published::Yes,
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Published::Yes,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, reason, object = about.name, "an event could not be published");
+                refusal(&error)
+            }
+            Err(_) => {
+                tracing::warn!(
+                    reason,
+                    object = about.name,
+                    "an event took too long and was given up"
+                );
+                Published::No
+            }
         }
     }
 

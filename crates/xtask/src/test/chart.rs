@@ -4,6 +4,7 @@
 
 mod monitoring;
 mod policies;
+mod quota;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +37,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("crds.kept=false", "kept"),
     ("leaderElection.renewDeadlineSeconds=15", "renewDeadlineSeconds"),
     ("leaderElection.retryPeriodSeconds=5", "retryPeriodSeconds"),
+    ("quota.enforced=true", "enforced"),
+    ("quota.failurePolicy=Never", "failurePolicy"),
+    ("quota.platformCRDs.installed=true", "installed"),
     ("image.mover=", "image.mover is required"),
 ];
 
@@ -104,6 +108,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
         Err(error) => outcome.check("the chart renders", Err(error)),
     }
     outcome.check("crds.enabled and crds.keep", crd_switches(&chart));
+    outcome.check("quota.*", quota::check(&chart));
     outcome.check("monitoring", monitoring::check(workspace, &chart));
     outcome.check(
         "admissionPolicies.enabled",

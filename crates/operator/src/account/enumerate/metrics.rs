@@ -86,7 +86,8 @@ impl StoreMetrics {
                 .set(last.completed_at.as_second());
             self.objects.get_or_create(&at).set(last.objects);
             self.bytes.get_or_create(&at).set(last.bytes);
-            let unaccounted = status.unaccounted.iter().map(|part| part.bytes);
+            let elsewhere = status.unaccounted_elsewhere.iter().map(|rest| rest.bytes);
+            let unaccounted = status.unaccounted.iter().map(|part| part.bytes).chain(elsewhere);
             self.unaccounted
                 .get_or_create(&at)
                 .set(unaccounted.fold(0, i64::saturating_add));

@@ -17,6 +17,7 @@ pub mod walk;
 use super::Account;
 use futures::StreamExt as _;
 use holdfast_api::ledger::{BackupStore, BackupStoreStatus};
+use holdfast_core::quota::unaccounted::{Told, Unaccounted};
 use kube::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 /// Bytes that no record explains, by store and namespace.
 #[derive(Debug, Default)]
 pub struct Stores {
-    unaccounted: Mutex<BTreeMap<String, BTreeMap<String, i64>>>,
+    unaccounted: Mutex<BTreeMap<String, Told>>,
 }
 
 impl Stores {
@@ -40,18 +41,14 @@ impl Stores {
         if all.contains_key(store) {
             return;
         }
-        let told = status.unaccounted.iter();
-        all.insert(
-            store.to_owned(),
-            told.map(|part| (part.namespace.clone(), part.bytes)).collect(),
-        );
+        all.insert(store.to_owned(), told(status));
         publish(account, &all);
     }
 
     /// What a complete listing found.
-    fn found(&self, account: &Account, store: &str, bytes: BTreeMap<String, i64>) {
+    fn found(&self, account: &Account, store: &str, told: Told) {
         let mut all = self.unaccounted.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(store.to_owned(), bytes);
+        all.insert(store.to_owned(), told);
         publish(account, &all);
     }
 
@@ -64,18 +61,17 @@ impl Stores {
     }
 }
 
-fn publish(account: &Account, all: &BTreeMap<String, BTreeMap<String, i64>>) {
-    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
-    // Keys that fit no layout are of no namespace.
-    let parts = all
-        .values()
-        .flatten()
-        .filter(|(namespace, _)| !namespace.is_empty());
-    for (namespace, bytes) in parts {
-        let sum = sums.entry(namespace.clone()).or_default();
-        *sum = sum.saturating_add(*bytes);
+/// What the status of a store tells, which names the largest only.
+fn told(status: &BackupStoreStatus) -> Told {
+    let parts = status.unaccounted.iter();
+    Told {
+        by_namespace: parts.map(|part| (part.namespace.clone(), part.bytes)).collect(),
+        names_all: status.unaccounted_elsewhere.is_none(),
     }
-    account.set_unaccounted(sums);
+}
+
+fn publish(account: &Account, all: &BTreeMap<String, Told>) {
+    account.set_unaccounted(Unaccounted::of(all.values()));
 }
 
 struct Task {

@@ -11,7 +11,7 @@ use crate::runtime::{diff, write};
 use holdfast_api::conditions::{self, Kstatus};
 use holdfast_api::ledger::{
     ApprovedRelease, BackupStore, BackupStoreStatus, CompleteListing, ListingProgress, PendingRelease,
-    UnaccountedBytes,
+    UnaccountedBytes, UnaccountedElsewhere,
 };
 use holdfast_core::quota::enumerate::{Complete, Held, Sum};
 use jiff::Timestamp;
@@ -118,7 +118,8 @@ pub fn complete(
         objects: listing.all.objects,
         bytes: listing.all.bytes,
     });
-    status.unaccounted = largest(&listing.unaccounted);
+    (status.unaccounted, status.unaccounted_elsewhere) =
+        largest(&listing.unaccounted, listing.unaccounted_elsewhere);
     // Not knowing is not knowing it any more.
     status.versioned = versioned;
     match versioned {
@@ -196,8 +197,11 @@ fn stands(status: &mut BackupStoreStatus, generation: Option<i64>, now: Timestam
     ready(status, true, reason, &message, generation, now);
 }
 
-/// The largest first, of equal ones by name.
-fn largest(all: &BTreeMap<String, Sum>) -> Vec<UnaccountedBytes> {
+/// The largest first, of equal ones by name, and the sum of those that are not named.
+fn largest(
+    all: &BTreeMap<String, Sum>,
+    elsewhere: Sum,
+) -> (Vec<UnaccountedBytes>, Option<UnaccountedElsewhere>) {
     let mut told: Vec<UnaccountedBytes> = all
         .iter()
         .map(|(namespace, sum)| UnaccountedBytes {
@@ -207,6 +211,45 @@ fn largest(all: &BTreeMap<String, Sum>) -> Vec<UnaccountedBytes> {
         })
         .collect();
     told.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.namespace.cmp(&b.namespace)));
+    let mut rest = UnaccountedElsewhere {
+        objects: elsewhere.objects,
+        bytes: elsewhere.bytes,
+    };
+    for part in told.iter().skip(TOLD) {
+        rest.objects = rest.objects.saturating_add(part.objects);
+        rest.bytes = rest.bytes.saturating_add(part.bytes);
+    }
     told.truncate(TOLD);
-    told
+    (told, (rest.objects > 0).then_some(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(count: i64) -> BTreeMap<String, Sum> {
+        let sum = |bytes| Sum { objects: 1, bytes };
+        (1..=count).map(|n| (format!("tenant-{n:04}"), sum(n))).collect()
+    }
+
+    #[test]
+    fn the_largest_hundred_are_named_and_the_others_are_a_sum_and_not_nothing() {
+        let (told, rest) = largest(&parts(100), Sum::default());
+        assert_eq!((told.len(), rest), (100, None), "every one is named");
+        let (told, rest) = largest(
+            &parts(103),
+            Sum {
+                objects: 5,
+                bytes: 50,
+            },
+        );
+        assert_eq!((told.len(), told[0].bytes), (100, 103));
+        assert_eq!(
+            rest,
+            Some(UnaccountedElsewhere {
+                objects: 8,
+                bytes: 1 + 2 + 3 + 50
+            })
+        );
+    }
 }

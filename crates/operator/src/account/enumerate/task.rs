@@ -17,6 +17,7 @@ use holdfast_api::ledger::scope::scope;
 use holdfast_api::names;
 use holdfast_api::shared::duration;
 use holdfast_core::quota::enumerate::{self, Complete, Held, Scope};
+use holdfast_core::quota::unaccounted::Told;
 use holdfast_core::quota::{Change, Ledger, pace};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -177,13 +178,13 @@ async fn pass(
             let versioned = versioned(account, store).await;
             let held = conclude(account, &complete).await?;
             let unaccounted = complete.unaccounted.iter();
-            stores.found(
-                account,
-                name,
-                unaccounted
+            let told = Told {
+                by_namespace: unaccounted
                     .map(|(namespace, sum)| (namespace.clone(), sum.bytes))
                     .collect(),
-            );
+                names_all: complete.unaccounted_elsewhere.objects == 0,
+            };
+            stores.found(account, name, told);
             let now = account.clock.now();
             // Of the description that was listed, not of one that came meanwhile.
             let generation = store.metadata.generation;

@@ -12,7 +12,7 @@ use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use holdfast_api::ledger::{ArtifactStatus, convert};
 use holdfast_api::{Artifact, names};
-use holdfast_core::quota::{Change, Record};
+use holdfast_core::quota::{Change, Record, RemoveReason};
 use kube::api::{Api, PostParams, PropagationPolicy};
 
 /// Carries out what was decided, in this order.
@@ -25,7 +25,7 @@ pub async fn carry_out(account: &Account, steps: Vec<Step>) -> Result<(), Error>
             Change::Write(record) => write(account, record, &step).await?,
             Change::Remove { name, reason } => {
                 remove(account, name, step.version.as_ref()).await?;
-                tracing::debug!(name, reason = reason.as_str(), "a record went");
+                went(account, &step, *reason);
                 None
             }
         };
@@ -39,6 +39,26 @@ pub async fn carry_out(account: &Account, steps: Vec<Step>) -> Result<(), Error>
         }
     }
     Ok(())
+}
+
+/// What nobody took up is for a person to look at: its controller is not there, or does not know the strategy.
+fn went(account: &Account, step: &Step, reason: RemoveReason) {
+    account.metrics.quota.removed(reason);
+    let before = step.before.as_ref();
+    let namespace = before.map(Record::namespace).unwrap_or_default();
+    let job = before
+        .and_then(|run| run.job.as_ref())
+        .map(|job| job.name.as_str());
+    if reason == RemoveReason::NeverTakenUp {
+        tracing::warn!(
+            namespace,
+            job,
+            reason = reason.as_str(),
+            "no controller took the BackupJob up within a day"
+        );
+    } else {
+        tracing::debug!(namespace, job, reason = reason.as_str(), "a record went");
+    }
 }
 
 fn api(account: &Account) -> Api<Artifact> {

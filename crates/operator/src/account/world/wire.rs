@@ -343,10 +343,11 @@ mod tests {
             "spec": { "anything": ["that", { "is": "not read" }] },
             "status": status,
         });
-        match observe(serde_json::from_value(object).expect("it decodes")) {
-            Observed::CnpgBackup(view) | Observed::VeleroBackup(view) => *view,
-            other => panic!("{other:?}"),
-        }
+        let seen = observe(serde_json::from_value(object).expect("it decodes"));
+        let (Observed::CnpgBackup(view) | Observed::VeleroBackup(view)) = seen else {
+            panic!("{seen:?}");
+        };
+        *view
     }
 
     #[test]

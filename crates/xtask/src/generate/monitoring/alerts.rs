@@ -170,12 +170,12 @@ const ACCOUNT: &[Alert] = &[
     },
     Alert {
         name: "BackupLedgerRebuilt",
-        expr: "sum(cozystack_backup_quota_ledger_rebuilt_total) > 0",
-        when: "every record was gone (LedgerRebuilt); until the operator is restarted",
+        expr: "sum(cozystack_backup_quota_ledger_rebuilt_total) > 0 or sum(cozystack_backup_quota_records_missing_total) > 0",
+        when: "every record was gone (LedgerRebuilt), or some were (RecordsMissing); until the operator is restarted",
         lasting: "0s",
         severity: "critical",
-        summary: "The ledger of backup storage was lost and made again",
-        description: "Every record was gone while the operator was down (LedgerRebuilt). What deleted Backups left behind is not known any more, so figures are too low.",
+        summary: "The ledger of backup storage was lost, or a part of it",
+        description: "Records were gone while the operator was down (LedgerRebuilt: every one, RecordsMissing: some). What deleted Backups left behind is not known any more, so figures are too low.",
         runbook: "ledger-rebuilt",
     },
     Alert {
