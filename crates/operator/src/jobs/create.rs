@@ -104,19 +104,31 @@ async fn ensure_service_account(ctx: &Context, namespace: &str) -> Result<bool, 
 pub enum SecretFact {
     /// It is there and has the key; its resourceVersion.
     Usable(String),
-    /// There is none of this name.
+    /// There is none of this name, or none that the operator may read (`rbac.secrets` of the chart).
     Missing,
     /// It lacks the key.
     NoKey,
 }
+
+/// What a sentence says of a Secret that is not found.
+pub const NOT_READ: &str =
+    "does not exist, or is not among those that the operator may read (chart value rbac.secrets)";
 
 /// Looks at a password Secret: whether it exists and has the key. Its content is dropped at once.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn secret(ctx: &Context, namespace: &str, name: &str, key: &str) -> Result<SecretFact, Error> {
-    let api: Api<Secret> = Api::namespaced(ctx.client.clone(), namespace);
-    let Some(secret) = api.get_opt(name).await? else {
+    fact(&Api::namespaced(ctx.client.clone(), namespace), name, key).await
+}
+
+async fn fact(api: &Api<Secret>, name: &str, key: &str) -> Result<SecretFact, Error> {
+    let found = match api.get_opt(name).await {
+        // Its rights may end at the Secrets that the chart names: the same to do for a person, said in the same sentence.
+        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        other => other?,
+    };
+    let Some(secret) = found else {
         return Ok(SecretFact::Missing);
     };
     let has_key = secret
@@ -141,4 +153,44 @@ pub async fn claim_exists(ctx: &Context, namespace: &str, name: &str) -> Result<
         .get_opt(name)
         .await?
         .is_some_and(|c| c.metadata.deletion_timestamp.is_none()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::StatusCode;
+    use serde_json::Value;
+
+    async fn answered(code: u16, body: Value) -> Result<SecretFact, Error> {
+        let router = axum::Router::new().fallback(move || {
+            let answer = (
+                StatusCode::from_u16(code).unwrap_or_default(),
+                axum::Json(body.clone()),
+            );
+            async move { answer }
+        });
+        let api = Api::namespaced(kube::Client::new(router, "a"), "a");
+        fact(&api, "s", "k").await
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_may_not_be_read_is_one_that_is_not_there_and_an_outage_is_neither() {
+        let status = |code: u16, reason: &str| json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code });
+        let there = json!({ "metadata": { "name": "s", "resourceVersion": "7" }, "data": { "k": "eA==" } });
+        assert_eq!(
+            answered(200, there.clone()).await.unwrap(),
+            SecretFact::Usable("7".into())
+        );
+        let mut empty = there;
+        empty["data"]["k"] = json!("");
+        assert_eq!(answered(200, empty).await.unwrap(), SecretFact::NoKey);
+        for (code, reason) in [(403, "Forbidden"), (404, "NotFound")] {
+            assert_eq!(
+                answered(code, status(code, reason)).await.unwrap(),
+                SecretFact::Missing,
+                "{code}"
+            );
+        }
+        assert!(answered(500, status(500, "InternalError")).await.is_err());
+    }
 }

@@ -3,7 +3,7 @@
 //! **Promises.** Whatever is missing has one reason and one sentence, whoever finds it. Nothing of a Secret is kept but
 //! its resourceVersion.
 
-use super::create::{SecretFact, claim_exists, secret};
+use super::create::{NOT_READ, SecretFact, claim_exists, secret};
 use crate::context::{Context, Error};
 use crate::world::views::RepositoryView;
 use holdfast_api::repository::{S3Backend, S3Tls};
@@ -52,7 +52,7 @@ impl Unmet {
     pub fn message(&self) -> String {
         match self {
             Self::Claim(claim) => format!("PersistentVolumeClaim {claim} does not exist. Create it."),
-            Self::Secret(name) => format!("Secret {name} does not exist. Create it."),
+            Self::Secret(name) => format!("Secret {name} {NOT_READ}. Create it."),
             Self::Key(name, key) => format!("Secret {name} has no key {key}. Add it."),
             Self::CaBundle(name, key) => format!(
                 "ConfigMap {name} with the key {key} does not exist. Create it, or name the right one in spec.backend.s3.tls.caBundleRef."

@@ -41,6 +41,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("quota.failurePolicy=Never", "failurePolicy"),
     ("quota.platformCRDs.installed=true", "installed"),
     ("image.mover=", "image.mover is required"),
+    ("rbac.secret=x", "secret"),
+    ("rbac.secrets[0].namespace=shop", "names"),
 ];
 
 /// Helm and the chart.
@@ -107,6 +109,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
         }
         Err(error) => outcome.check("the chart renders", Err(error)),
     }
+    outcome.check("rbac.secrets", named_secrets(&chart));
     outcome.check("crds.enabled and crds.keep", crd_switches(&chart));
     outcome.check("quota.*", quota::check(&chart));
     outcome.check("monitoring", monitoring::check(workspace, &chart));
@@ -290,6 +293,43 @@ fn rule_is_narrow(kind: &str, rule: &Value) -> Result<()> {
     }
     if groups.contains(&"rbac.authorization.k8s.io") || resources.contains(&"pods/exec") {
         bail!("a right the operator has no use for: {rule}");
+    }
+    Ok(())
+}
+
+/// With Secrets named, the operator reads these alone.
+fn named_secrets(chart: &Chart) -> Result<()> {
+    let objects = chart.render(&["rbac.secrets[0].namespace=shop", "rbac.secrets[0].names={a,b}"])?;
+    let reads = |kind: &str| -> Vec<Value> {
+        let roles = of_kind(&objects, kind).into_iter();
+        let rules = roles.flat_map(|role| {
+            let namespace = role["metadata"]["namespace"].clone();
+            let rules = role["rules"].as_array().cloned().unwrap_or_default();
+            rules.into_iter().map(move |rule| (namespace.clone(), rule))
+        });
+        let of_secrets = rules.filter(|(_, rule)| {
+            let has = |key: &str, word: &str| {
+                rule[key]
+                    .as_array()
+                    .is_some_and(|list| list.iter().any(|w| w == word))
+            };
+            has("resources", "secrets") && has("verbs", "get")
+        });
+        of_secrets
+            .map(|(namespace, rule)| serde_json::json!([namespace, rule["resourceNames"]]))
+            .collect()
+    };
+    let everywhere = reads("ClusterRole");
+    if !everywhere.is_empty() {
+        bail!("Secrets are read in every namespace: {everywhere:?}");
+    }
+    let found = reads("Role");
+    let wanted = [
+        serde_json::json!(["holdfast-system", ["holdfast-tls"]]),
+        serde_json::json!(["shop", ["a", "b"]]),
+    ];
+    if found.len() != wanted.len() || wanted.iter().any(|one| !found.contains(one)) {
+        bail!("the Secrets that are read are {found:?}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is to be done about a repository: pure, time and facts as arguments.
 
 use super::observe::Facts;
-use crate::jobs::create::SecretFact;
+use crate::jobs::create::{NOT_READ, SecretFact};
 use crate::jobs::needs::{Needs, Unmet};
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
@@ -250,10 +250,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Step {
     match &facts.secret {
         SecretFact::Usable(_) => {}
         SecretFact::Missing => {
-            let message = format!(
-                "Secret {}/{} does not exist. Create it.",
-                facts.place, reference.name
-            );
+            let message = format!("Secret {}/{} {NOT_READ}. Create it.", facts.place, reference.name);
             return Step::Settle(Reason::MissingCredentialsSecret, message, Some(MISSING_RECHECK));
         }
         SecretFact::NoKey => {

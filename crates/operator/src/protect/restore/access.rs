@@ -1,7 +1,7 @@
 //! What a mover needs to reach the repository, asked for in this order.
 
 use crate::context::{Context, Error};
-use crate::jobs::create::{SecretFact, secret};
+use crate::jobs::create::{NOT_READ, SecretFact, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
 use crate::protect::snapshot::allows;
 use crate::world::keys::RepositoryKey;
@@ -62,7 +62,7 @@ pub async fn repository(
             return Ok(Err((
                 Reason::MissingCredentialsSecret,
                 format!(
-                    "Secret {namespace}/{} with key {} does not exist where the mover runs. Create it.",
+                    "Secret {namespace}/{} with key {} {NOT_READ}. Create it; the mover runs there.",
                     password.name, password.key
                 ),
             )));

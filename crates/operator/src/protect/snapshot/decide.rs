@@ -1,6 +1,7 @@
 //! What is to be done about a Snapshot that is not being deleted: pure, time and facts as arguments.
 
 use super::observe::{Blocked, Facts, Possible, Run};
+use crate::jobs::create::NOT_READ;
 use crate::jobs::outcome::JobFact;
 use crate::world::views::JobState;
 use holdfast_api::conditions;
@@ -139,7 +140,7 @@ impl Blocked {
                 format!("{key} is not ready; its conditions say why. The run starts then.")
             }
             Self::MissingCredentialsSecret(text) => {
-                format!("Secret {text} does not exist where the mover runs. Create it.")
+                format!("Secret {text} {NOT_READ}. Create it; the mover runs there.")
             }
             Self::SourcePvcMissing(text) => {
                 format!("PersistentVolumeClaim {text} does not exist. Create it.")

@@ -17,7 +17,7 @@ use super::proven::Proven;
 use super::{facts, memory, records, settings, writers};
 use crate::context::{Context, Error};
 use crate::jobs::build::{Mover, Storage};
-use crate::jobs::create::{Created, SecretFact, create, secret};
+use crate::jobs::create::{Created, NOT_READ, SecretFact, create, secret};
 use crate::jobs::name_repository;
 use crate::jobs::needs::{self, Needs};
 use crate::protect::maintenance;
@@ -377,7 +377,7 @@ pub async fn missing(
     match secret(ctx, place, &password.name, &password.key).await? {
         SecretFact::Usable(_) => {}
         SecretFact::Missing => {
-            let message = format!("The password Secret {named} is not there; no delete Job is created.");
+            let message = format!("Secret {named} {NOT_READ}; no delete Job is created. Create it.");
             return Ok(Some(("MissingCredentialsSecret", message)));
         }
         SecretFact::NoKey => {
