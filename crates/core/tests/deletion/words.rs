@@ -49,6 +49,13 @@ fn case_26_the_hold_message_has_all_a_person_needs() {
         condition.contains("app (12)") && condition.contains("annotate repository/nas"),
         "{condition}"
     );
+    let mut earlier = lane;
+    earlier.members[3].held = HeldCondition::Held { since: t(-60) };
+    let condition = mass_deletion(WORDS, &decide(&earlier).repositories[0]).unwrap();
+    assert!(
+        condition.contains("12 held here since 2027-01-15T07:59:00Z"),
+        "{condition}"
+    );
 }
 
 #[test]
