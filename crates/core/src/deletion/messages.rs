@@ -202,7 +202,7 @@ fn orphaned(words: Words<'_>, reason: OrphanReason) -> String {
         }
         OrphanReason::Policy => "deletionPolicy is Orphan",
         OrphanReason::RepositoryUnknown => {
-            "no repository object that it belongs to is known any more; once the repository has one again, its catalog finds the snapshot"
+            "the repository object it belongs to no longer exists, or nothing records which one that is; once there is one for that repository, its catalog finds the snapshot"
         }
     };
     format!("The object is let go and the data stays where it is: {why}.")

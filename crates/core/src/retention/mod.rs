@@ -6,6 +6,7 @@
 //!
 //! **Assumes.** Only completed snapshots that are not being deleted are passed in, none of origin discovered.
 
+pub mod adopt;
 pub mod again;
 pub mod ended;
 pub mod gfs;
