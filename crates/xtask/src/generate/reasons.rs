@@ -248,7 +248,7 @@ fn orphan(reason: OrphanReason) -> String {
             "The namespace in which the delete Job would run is being deleted, or the operator's is not set."
         }
         OrphanReason::Policy => "`spec.deletionPolicy` is Orphan.",
-        OrphanReason::RepositoryUnknown => "The repository object it belongs to does not exist any more.",
+        OrphanReason::RepositoryUnknown => "The repository object it belongs to does not exist any more, or the snapshot is not where its policy leads to and nothing recorded another place.",
     }
     .to_owned()
 }
