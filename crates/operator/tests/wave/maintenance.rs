@@ -61,6 +61,9 @@ fn made(owner: Value) -> String {
     json!({ "version": 1, "uniqueId": "id", "result": { "maintained": answer } }).to_string()
 }
 
+/// A change of an object.
+type Edit = fn(&mut Value);
+
 #[tokio::test]
 async fn a_delete_job_waits_for_maintenance_and_fires_when_it_has_ended() {
     let story = Story::new(10);
@@ -160,7 +163,7 @@ async fn nothing_is_freed_while_a_wave_is_held() {
 
 #[tokio::test]
 async fn one_per_repository_in_its_place_and_only_with_fields_that_have_an_effect() {
-    let refused: [(fn(&mut Value), &str); 3] = [
+    let refused: [(Edit, &str); 3] = [
         (
             |care| care["spec"]["ownership"] = json!({ "owner": "backup/nas" }),
             "InvalidSpec",
