@@ -158,3 +158,28 @@ fn nothing_held_is_a_sentence_that_says_where_it_looked() {
     let text = render::table(&Found::default(), Some("a"), Timestamp::UNIX_EPOCH, Style::PLAIN);
     assert_eq!(text, "No deletion is held in namespace a (-A asks for all).\n");
 }
+
+#[test]
+fn the_json_of_waves_has_every_figure_under_its_name() {
+    let mut wave = wave_of(&repository("a", "main", "True", MESSAGE)).unwrap();
+    let pin = json!({ "kind": "Repository", "name": "main" });
+    wave.count(&vec![snapshot("a", pin, "True", "2026-01-02T03:04:05Z"); 12]);
+    let found = Found {
+        waves: vec![wave],
+        notes: Vec::new(),
+    };
+    let told: Value = serde_json::from_str(&render::json(&found).unwrap()).unwrap();
+    let whole = json!({
+        "waves": [{
+            "kind": "Repository", "namespace": "a", "name": "main", "threshold": 10,
+            "since": "2026-01-02T03:00:00Z",
+            "held": {
+                "count": 12, "bytes": 12_582_912, "namespaces": { "a": 12 }, "newest": "2026-01-02T03:04:05Z",
+            },
+            "command": COMMAND,
+            "message": MESSAGE,
+        }],
+        "notes": [],
+    });
+    assert_eq!(told, whole);
+}

@@ -355,4 +355,32 @@ mod tests {
         all.snapshots = vec![snapshot("s", |s| s["metadata"]["finalizers"] = json!([]))];
         assert!(text(all, "s").contains("finalizer is not on it"));
     }
+
+    #[test]
+    fn the_json_of_why_has_the_facts_the_rule_and_what_is_said() {
+        let mut all = nightly(10, "Retain");
+        all.schedules.clear();
+        for one in &mut all.snapshots {
+            one.metadata.deletion_timestamp =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
+        }
+        let found = all.snapshots[0].clone();
+        let name = found.metadata.name.clone().unwrap();
+        let explained = explain(all, &found, now()).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&json(&found, &explained).unwrap()).unwrap();
+        assert_eq!(told["name"], json!(name));
+        assert_eq!(told["deletedAt"], json!(now().to_string()));
+        let facts = told["facts"].as_object().unwrap();
+        assert!(
+            facts.contains_key("owner") && facts.contains_key("repository"),
+            "{told}"
+        );
+        assert!(
+            told["decision"].to_string().contains("RetainOnScheduleDelete"),
+            "{told}"
+        );
+        for list in ["conditions", "notes"] {
+            assert!(told[list].is_array(), "{list}: {told}");
+        }
+    }
 }
