@@ -99,6 +99,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
             refused(&chart, setting, word),
         );
     }
+    outcome.check("values reach the operator", values(&chart));
     match chart.render(&[]) {
         Ok(objects) => {
             outcome.check("definitions are those of the source", definitions(&objects));
@@ -244,6 +245,41 @@ fn restricted(objects: &[Value]) -> Result<()> {
         .collect();
     if names.len() != ENVIRONMENT.len() || ENVIRONMENT.iter().any(|name| !names.contains(name)) {
         bail!("the environment is {names:?} instead of {ENVIRONMENT:?}");
+    }
+    Ok(())
+}
+
+/// What stops or slows deletions reaches the operator's environment, by default and when it is set.
+fn values(chart: &Chart) -> Result<()> {
+    for (settings, paused, cap) in [
+        (&[][..], "false", "0"),
+        (
+            &["deletions.paused=true", "maxConcurrentDeleteJobs=3"][..],
+            "true",
+            "3",
+        ),
+    ] {
+        let objects = chart.render(settings)?;
+        let deployments = of_kind(&objects, "Deployment");
+        let variables = deployments
+            .iter()
+            .filter_map(|d| d["spec"]["template"]["spec"]["containers"][0]["env"].as_array())
+            .flatten();
+        let given = |name: &str| {
+            variables
+                .clone()
+                .find(|v| v["name"] == name)
+                .map(|v| v["value"].clone())
+        };
+        for (name, wanted) in [
+            ("HOLDFAST_DELETIONS_PAUSED", paused),
+            ("KOPIUR_MAX_CONCURRENT_DELETE_JOBS", cap),
+        ] {
+            let given = given(name);
+            if given.as_ref().and_then(Value::as_str) != Some(wanted) {
+                bail!("with {settings:?} {name} is {given:?} instead of {wanted}");
+            }
+        }
     }
     Ok(())
 }

@@ -48,6 +48,13 @@ impl Outcome {
         }
     }
 
+    /// Counts what another run of the same stage came to.
+    pub fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+    }
+
     /// Counts one more check.
     pub fn check(&mut self, name: &str, result: anyhow::Result<()>) {
         match result {

@@ -223,18 +223,26 @@ fn bench(_: &Context) -> Result<Outcome> {
     Ok(Outcome::ok())
 }
 
-/// The operator's own tests that ask a real API server.
+/// The operator's own tests that ask a real API server, and whether the scripted one answers as it does.
 fn api_server(context: &Context) -> Result<Outcome> {
-    let mut command = context.cargo();
-    command
-        .args(["test", "--package=holdfast-operator", "--test=api_server"])
-        .args(["--", "--show-output"])
-        .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig(context)?);
-    cargo::run(
-        "operator and API server",
-        &context.log("api-server"),
-        &mut command,
-    )
+    let kubeconfig = kubeconfig(context)?;
+    let asked = |name: &str, log: &str, test: &str, only: &[&str]| {
+        let mut command = context.cargo();
+        command
+            .args(["test", "--package=holdfast-operator", test])
+            .args(["--", "--show-output"])
+            .args(only)
+            .env("HOLDFAST_E2E_KUBECONFIG", &kubeconfig);
+        cargo::run(name, &context.log(log), &mut command)
+    };
+    let mut outcome = asked("operator and API server", "api-server", "--test=api_server", &[])?;
+    outcome.add(asked(
+        "scripted and real API server",
+        "conformance",
+        "--test=wave",
+        &["conformance"],
+    )?);
+    Ok(outcome)
 }
 
 /// The story of the README, on the cluster of the tests.
