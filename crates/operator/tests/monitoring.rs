@@ -5,7 +5,8 @@ use holdfast_core::quota::publish::{Published, WarningReason, WriteReason};
 use holdfast_operator::account::enumerate::reason::StoreReason;
 use holdfast_operator::account::metrics::Limits;
 use holdfast_operator::runtime::metrics::{
-    BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MemberOutcome, Metrics, RepositoryKind,
+    BackupResult, BatchOutcome, DeletionOutcome, ErrorClass, Kind, MaintenanceMode, MaintenanceResult,
+    MemberOutcome, Metrics, ProbeOutcome, RepositoryKind,
 };
 use promql_parser::parser::{self, Expr, VectorSelector};
 use promql_parser::util::{ExprVisitor, walk_expr};
@@ -42,6 +43,15 @@ fn exported() -> Exported {
     metrics.backup(BackupResult::Failed, "a", "b");
     metrics.restored(BackupResult::Failed, 1.0);
     metrics.scheduled();
+    metrics.probe_failed(RepositoryKind::Repository, "a", ProbeOutcome::Slow, 1, true);
+    metrics.maintained(
+        RepositoryKind::Repository,
+        "a",
+        MaintenanceMode::Quick,
+        MaintenanceResult::Succeeded,
+        Some(1),
+    );
+    metrics.maintenance_configured(RepositoryKind::Repository, "a", true);
     metrics.leader(true);
     metrics.foreign(true);
     let quota = &metrics.quota;

@@ -78,7 +78,8 @@ impl Connection {
         let mut options = PruneOptions::default().keep_delete(safety);
         match effort {
             Effort::Quick => options = options.max_repack(LimitOption::Percentage(0)),
-            Effort::Full => {}
+            // The library would rewrite a tenth of the repository at most; in a small one that is less than one pack.
+            Effort::Full => options = options.max_repack(LimitOption::Unlimited),
         }
         let plan = self.opened.prune_plan(&options)?;
         self.opened.prune(&options, plan)?;

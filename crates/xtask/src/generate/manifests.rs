@@ -98,10 +98,10 @@ fn row(workspace: &Path, object: &Value) -> Result<Row> {
     let verdict = match (kind, foreign.is_empty()) {
         ("PrometheusRule", true) => "Each metric it names is one of Holdfast's.".to_owned(),
         ("PrometheusRule", false) => format!(
-            "Accepted by the monitoring stack. Not a metric of Holdfast's: {}.",
+            "Accepted by the monitoring stack. Under our prefix Holdfast has no metric {}.",
             foreign
                 .iter()
-                .map(|name| format!("`{name}`"))
+                .map(|name| format!("`{}`", name.trim_start_matches(METRICS)))
                 .collect::<Vec<_>>()
                 .join(", ")
         ),
@@ -187,7 +187,7 @@ mod tests {
             )
         };
         assert!(rule("kopiur_snapshot_deletions_held > 0").starts_with("Each metric"));
-        assert!(rule("kopiur_unheard_of > 0").contains("`kopiur_unheard_of`"));
+        assert!(rule("kopiur_unheard_of > 0").contains("no metric `unheard_of`"));
         let schedule = |spec: Value| {
             said(
                 json!({ "apiVersion": holdfast_api::names::API_VERSION, "kind": "SnapshotSchedule",

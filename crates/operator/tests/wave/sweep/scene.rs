@@ -288,7 +288,8 @@ pub fn end(objects: &Objects, model: &Model) -> Value {
             "repositories" => json!({
                 "latched": !protection["heldThrough"].is_null(),
                 "acknowledged": protection["acknowledgement"]["value"],
-                "effective": protection["acknowledgement"]["effective"],
+                // One that was written for the future counts from when it was seen first: a crash puts that off.
+                "effective": protection["acknowledgement"]["effective"] == protection["acknowledgement"]["value"],
                 "scan": !object["status"]["catalog"]["scanDue"].is_null(),
                 "look": !object["status"]["catalog"]["secondLookAt"].is_null(),
                 "invalid": protection["invalidAcknowledgement"],

@@ -323,6 +323,28 @@ const ACCOUNT: &[Panel] = &[
             ("max by (store) (cozystack_backup_store_waiting_records)", ""),
         ],
     },
+    Panel {
+        title: "Records that are missing",
+        about: "Fewer than were noted when a replica began to lead, in a day.",
+        look: Look::Lines,
+        unit: "none",
+        width: 12,
+        queries: &[(
+            "sum(increase(cozystack_backup_quota_records_missing_total[1d]))",
+            "missing",
+        )],
+    },
+    Panel {
+        title: "Records removed",
+        about: "By why, in a day.",
+        look: Look::Stack,
+        unit: "none",
+        width: 12,
+        queries: &[(
+            "sum by (reason) (increase(cozystack_backup_quota_records_removed_total[1d]))",
+            "{{reason}}",
+        )],
+    },
 ];
 
 const PROTECT: &[Panel] = &[
@@ -527,6 +549,62 @@ const PROTECT: &[Panel] = &[
         queries: &[(
             "histogram_quantile(0.99, sum by (le, kind) (rate(kopiur_controller_reconcile_duration_seconds_bucket[5m])))",
             "{{kind}}",
+        )],
+    },
+    Panel {
+        title: "Repositories that are away",
+        about: "Connected once, and degraded or failed now.",
+        look: Look::Lines,
+        unit: "none",
+        width: 12,
+        queries: &[
+            (
+                "max by (repo_kind, repo_name) (kopiur_repository_breaker_open) > 0",
+                "{{repo_kind}} {{repo_name}}",
+            ),
+            (
+                "max by (repo_kind, repo_name) (kopiur_repository_consecutive_backend_failures) > 0",
+                "{{repo_kind}} {{repo_name}}: failures in a row",
+            ),
+        ],
+    },
+    Panel {
+        title: "Connections that failed",
+        about: "By why, in an hour.",
+        look: Look::Stack,
+        unit: "none",
+        width: 12,
+        queries: &[(
+            "sum by (outcome) (increase(kopiur_repository_health_probe_failures_total[1h]))",
+            "{{outcome}}",
+        )],
+    },
+    Panel {
+        title: "Maintenance runs",
+        about: "That ended, in a day; and how many repositories have a Maintenance.",
+        look: Look::Lines,
+        unit: "none",
+        width: 12,
+        queries: &[
+            (
+                "sum by (mode, result) (increase(kopiur_maintenance_runs_total[1d]))",
+                "{{mode}} {{result}}",
+            ),
+            (
+                "sum(max by (repo_kind, repo_name) (kopiur_repository_maintenance_configured))",
+                "repositories with one",
+            ),
+        ],
+    },
+    Panel {
+        title: "Freed by maintenance",
+        about: "Bytes of storage, by the last run of each repository.",
+        look: Look::Lines,
+        unit: "bytes",
+        width: 12,
+        queries: &[(
+            "max by (repo_kind, repo_name) (kopiur_maintenance_last_reclaimed_bytes)",
+            "{{repo_kind}} {{repo_name}}",
         )],
     },
 ];
