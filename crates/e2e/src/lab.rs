@@ -105,6 +105,19 @@ impl Lab {
         Self::open(&kubeconfig, &tools).await.map(Some)
     }
 
+    /// The same cluster through a client of its own: no connection is shared with another one.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read any more.
+    pub async fn another_client(&self) -> Result<Self> {
+        let file = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Self {
+            client: Client::try_from(config)?,
+            ..self.clone()
+        })
+    }
+
     /// The same, telling `note` how far long steps are.
     #[must_use]
     pub fn heard_by(mut self, note: Note) -> Self {

@@ -182,6 +182,16 @@ impl Tenant {
         }
     }
 
+    /// Names of the BackupJobs that are there.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn jobs(&self) -> Result<Vec<String>> {
+        let api: Api<BackupJob> = self.lab.api(&self.namespace);
+        let all = api.list(&ListParams::default()).await?;
+        Ok(all.iter().map(BackupJob::name_any).collect())
+    }
+
     /// Asks for a backup and waits until its run has ended well.
     ///
     /// # Errors

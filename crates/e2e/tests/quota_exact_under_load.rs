@@ -1,13 +1,14 @@
 //! 200 BackupJobs at once, room for one: never more than one is admitted, whoever leads.
 //!
-//! Fifty clients ask over TLS through the API server, as people do; two replicas stand ready, and in one of five
-//! rounds the leader is killed while they ask.
+//! Fifty clients, each with connections of its own, ask over TLS through the API server, as people do; two replicas
+//! stand ready, and in one of five rounds the leader is killed while they ask. What counts is what is there in the end:
+//! an answer that was lost may have been a yes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use holdfast_api::names;
 use holdfast_e2e::kill::Leaders;
 use holdfast_e2e::platform::{self, Asked, SIZED, Tenant};
@@ -28,15 +29,31 @@ async fn of_two_hundred_at_once_with_room_for_one_never_more_than_one_is_admitte
     platform::install(&lab.client).await?;
     platform::class(&lab).await?;
     let leaders = Leaders::start(&lab);
+    let labs = try_join_all((0..CLIENTS).map(|_| lab.another_client())).await?;
     for round in 0..ROUNDS {
         // Nobody takes these jobs up: each one that is admitted goes on being counted.
         let tenant = Tenant::new(&lab, "tenant-busy", json!({ names::QUOTA_COUNT: "1" })).await?;
         let admitted = AtomicUsize::new(0);
         let unanswered = AtomicUsize::new(0);
-        let clients = (0..CLIENTS).map(|client| {
-            let (tenant, admitted, unanswered) = (&tenant, &admitted, &unanswered);
+        let (asked, asked_after) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        // Each client goes on until it has asked once after the kill.
+        let dead = AtomicBool::new(false);
+        let clients = labs.iter().enumerate().map(|(client, lab)| {
+            let tenant = Tenant {
+                lab: lab.clone(),
+                ..tenant.clone()
+            };
+            let (admitted, unanswered, dead) = (&admitted, &unanswered, &dead);
+            let (asked, asked_after) = (&asked, &asked_after);
             async move {
-                for turn in 0..JOBS / CLIENTS {
+                let (mut turn, mut after): (usize, usize) = (0, 0);
+                while turn < JOBS / CLIENTS || (round == KILLED && after == 0) {
+                    turn += 1;
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    if dead.load(Ordering::Relaxed) {
+                        after += 1;
+                        asked_after.fetch_add(1, Ordering::Relaxed);
+                    }
                     let name = format!("job-{client}-{turn}");
                     match tenant.ask(&name, SIZED, &name, 1).await {
                         Ok(Asked::Admitted(_)) => {
@@ -56,7 +73,10 @@ async fn of_two_hundred_at_once_with_room_for_one_never_more_than_one_is_admitte
             let leader = leaders.other_than(None).await?;
             let kill = async {
                 tokio::time::sleep(Duration::from_millis(150)).await;
-                leader.kill(&lab).await
+                let killed = leader.kill(&lab).await;
+                // The next questions meet nobody, or one that takes over.
+                dead.store(true, Ordering::Relaxed);
+                killed
             };
             let (_, killed) = tokio::join!(ask, kill);
             killed?;
@@ -65,7 +85,16 @@ async fn of_two_hundred_at_once_with_room_for_one_never_more_than_one_is_admitte
         }
         let count = admitted.load(Ordering::Relaxed);
         let lost = unanswered.load(Ordering::Relaxed);
-        println!("round {round}: {JOBS} asked, {count} admitted, {lost} not answered");
+        let (asked, asked_after) = (asked.into_inner(), asked_after.into_inner());
+        println!(
+            "round {round}: {asked} asked, {count} admitted, {lost} not answered, {asked_after} asked after a kill"
+        );
+        ensure!(asked >= JOBS, "only {asked} were asked for");
+        let there = tenant.jobs().await?;
+        ensure!(
+            there.len() <= 1,
+            "{there:?} are there where there was room for one"
+        );
         ensure!(count <= 1, "{count} were admitted where there was room for one");
         if round != KILLED {
             ensure!(count == 1, "there was room for one, and nobody got it");
@@ -85,6 +114,8 @@ async fn of_two_hundred_at_once_with_room_for_one_never_more_than_one_is_admitte
             },
         )
         .await?;
+        let there = tenant.jobs().await?;
+        ensure!(there.len() == 1, "{there:?} are there in round {round}");
         tenant.end().await?;
     }
     Ok(())

@@ -211,11 +211,6 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             (kind, "spec.catalog", Some(json!({ "refreshInterval": "5m" }))),
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
-            (
-                kind,
-                "spec.backend.filesystem.volume.nfs",
-                Some(json!({ "server": "nas", "path": "/tank" })),
-            ),
         ]);
         for fields in [
             json!({ "auth": {} }),
@@ -457,6 +452,16 @@ async fn values_out_of_range_are_refused_by_their_field() -> Result<()> {
         (&repository, "spec.engine", json!("Borg")),
         (&repository, "spec.onNamespaceDelete", json!("Maybe")),
         (&repository, "spec.backend.filesystem.path", json!("relative")),
+        (
+            &repository,
+            "spec.backend.filesystem.volume",
+            json!({ "pvc": { "name": "claim" }, "nfs": { "server": "nas", "path": "/tank" } }),
+        ),
+        (
+            &repository,
+            "spec.backend.filesystem.volume",
+            json!({ "nfs": { "server": "nas", "path": "relative" } }),
+        ),
         (&policy, "spec.retention.keepDaily", json!(-1)),
         (
             &policy,

@@ -1,6 +1,7 @@
 //! The sentences people read.
 
 use crate::support::*;
+use holdfast_core::deletion::look::{Again, Reappeared};
 use holdfast_core::deletion::messages::*;
 use holdfast_core::deletion::*;
 
@@ -310,4 +311,23 @@ fn a_plan_says_the_lanes_threshold_and_none_where_nothing_is_decided() {
     let mut cold = lane(members(1, 0));
     cold.cache = Cache::Cold;
     assert_eq!(decide(&cold).threshold(), None);
+}
+
+#[test]
+fn what_came_back_says_how_many_since_when_and_either_that_it_goes_or_the_command() {
+    let found = Reappeared {
+        count: 12,
+        found_at: t(60),
+        held: false,
+        next_attempt_at: None,
+    };
+    let says = |again| reappeared(WORDS, &nas(), &found, again);
+    let what = "12 snapshots that a delete Job had proven gone are in repository backup/nas again, found 2027-01-15T08:01:00Z";
+    let again = says(Again::Later(t(90)));
+    assert_eq!(again, format!("{what}. They are deleted again."));
+    let kept = says(Again::Held);
+    assert!(
+        kept.starts_with(what) && kept.contains(&acknowledge_command(WORDS, &nas(), t(60))),
+        "{kept}"
+    );
 }
