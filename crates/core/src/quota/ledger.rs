@@ -7,9 +7,9 @@
 
 use super::figures::Figures;
 use super::identity::{Location, StrategyKind};
-use super::record::{Application, Record, RemoveReason, State};
+use super::record::{Application, BackupEntry, Record, RemoveReason, State};
 use super::words;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -108,6 +108,47 @@ pub struct Ledger {
     by_location: HashMap<(StrategyKind, Location), Found>,
     /// Records that time alone can end.
     timed: Found,
+    results: Results,
+}
+
+/// The newest Backup of each name that this ledger has recorded. One that is gone by now was the result of its run all
+/// the same, and the run is not charged once more for the lack of it. Kept by the process, not by records: what was
+/// recorded and went before it began is told from the age of the job.
+#[derive(Debug, Clone, Default)]
+struct Results {
+    newest: HashMap<(String, String), Option<Timestamp>>,
+    /// So many lead to a look for old ones.
+    look_at: usize,
+}
+
+/// Two ledgers are the same if their records are: what a process remembers beside them is no part of it.
+impl PartialEq for Results {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Results {}
+
+impl Results {
+    /// After this long no run waits for its result any more.
+    const KEPT: SignedDuration = SignedDuration::from_hours(48);
+    /// Fewer are not worth a look.
+    const FEW: usize = 10_000;
+
+    fn note(&mut self, namespace: &str, backup: &BackupEntry) {
+        let key = (namespace.to_owned(), backup.name.clone());
+        let known = self.newest.entry(key).or_default();
+        *known = (*known).max(backup.created_at);
+        if self.newest.len() > self.look_at.max(Self::FEW) {
+            let last = self.newest.values().flatten().max().copied();
+            self.newest.retain(|_, at| {
+                at.zip(last)
+                    .is_some_and(|(at, last)| last.duration_since(at) < Self::KEPT)
+            });
+            self.look_at = self.newest.len().saturating_mul(2);
+        }
+    }
 }
 
 impl Ledger {
@@ -130,6 +171,9 @@ impl Ledger {
             Change::Write(record) => {
                 let name: Name = Arc::from(name);
                 let record = Arc::new((**record).clone());
+                for backup in record.backups.values() {
+                    self.results.note(record.namespace(), backup);
+                }
                 self.index(&name, &record, true);
                 self.records.insert(name, record);
             }
@@ -252,18 +296,18 @@ impl Ledger {
         self.found(self.runs_by_job_name.get(&(namespace.to_owned(), job.to_owned())))
     }
 
-    /// Whether a Backup that can be the result of this run is recorded: of the job's name, and not older than it.
+    /// Whether a Backup that can be the result of this run is recorded, or was: of the job's name, and not older than it.
     #[must_use]
     pub fn has_result_of(&self, namespace: &str, job: &str, created_at: Option<Timestamp>) -> bool {
-        let records = self.found(self.by_backup_name.get(&(namespace.to_owned(), job.to_owned())));
-        records.flat_map(|record| record.backups.values()).any(|backup| {
-            backup.name == job
-                && match (backup.created_at, created_at) {
-                    (Some(backup), Some(job)) => backup >= job,
-                    // Not known: one run is charged once rather than twice for ever.
-                    (None, _) | (_, None) => true,
-                }
-        })
+        // Not known when: one run is charged once rather than twice for ever.
+        let not_older =
+            |backup: Option<Timestamp>| backup.zip(created_at).is_none_or(|(backup, job)| backup >= job);
+        let key = (namespace.to_owned(), job.to_owned());
+        let records = self.found(self.by_backup_name.get(&key));
+        let recorded = records
+            .flat_map(|record| record.backups.values())
+            .any(|backup| backup.name == job && not_older(backup.created_at));
+        recorded || self.results.newest.get(&key).copied().is_some_and(not_older)
     }
 
     /// Records of one place and key, whatever their namespace.

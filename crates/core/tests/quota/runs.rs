@@ -4,7 +4,7 @@ use crate::support::*;
 use holdfast_core::quota::ledger::{Change, Ledger};
 use holdfast_core::quota::record::{Reason, RemoveReason, State};
 use holdfast_core::quota::runs::*;
-use holdfast_core::quota::transitions::{backup_seen, overdue};
+use holdfast_core::quota::transitions::{Left, backup_gone, backup_seen, overdue};
 
 fn seen(ledger: &mut Ledger, fact: &RunFact, at: i64) -> Vec<Change> {
     let changes = run_seen(PLATFORM, ledger, fact, t(at));
@@ -251,6 +251,26 @@ fn a_new_job_that_succeeds_before_it_was_recorded_is_charged_though_its_backup_i
     assert_eq!((figures(&ledger), in_flight(&ledger)), ((0, 0, 1), 0));
     assert_eq!(left(&ledger), (State::Retained, Reason::NoBackupRecorded));
     assert!(seen(&mut ledger, &fact, 2).is_empty(), "again changes nothing");
+}
+
+/// Its Backup was recorded and deleted before the job was looked at again: it was the result all the same.
+#[test]
+fn a_run_whose_backup_was_recorded_and_is_gone_is_not_charged_once_more() {
+    for phase in [Phase::Running, Phase::Succeeded] {
+        let mut ledger = Ledger::default();
+        seen(&mut ledger, &run("r", "Etcd"), 0);
+        let made = backup("r", GI);
+        let changes = backup_seen(&ledger, &made, t(1));
+        apply(&mut ledger, changes);
+        let changes = backup_gone(&ledger, &made.uid, Left::Deleted, t(2));
+        apply(&mut ledger, changes);
+        assert_eq!((figures(&ledger), in_flight(&ledger)), ((0, GI, 1), 0));
+        let mut fact = run("r", "Etcd");
+        fact.phase = phase;
+        fact.result = ResultLookup::AbsentOfNewJob;
+        assert!(seen(&mut ledger, &fact, 3).is_empty(), "{phase:?}");
+        assert_eq!((figures(&ledger), in_flight(&ledger)), ((0, GI, 1), 0));
+    }
 }
 
 #[test]

@@ -143,7 +143,7 @@ async fn beside(server: Server, cluster: Arc<Mutex<Cluster>>) {
 /// What a shape is played with, after it was played undisturbed: a death after every write, and after every read that
 /// found something else stored than the request before it (a death after any other leaves the same to the next
 /// process). What is beside that is played at one write of [`SAMPLE`], another one for each shape, unless the whole
-/// is asked for; then a death after a read at another moment is a point of its own, too.
+/// is asked for; then a death after each request is a point of its own.
 fn faults(asked: &[Asked], lag: usize, sample: Option<usize>) -> Vec<Fault> {
     let mut all = Vec::new();
     let mut before: Option<Asked> = None;
@@ -161,13 +161,7 @@ fn faults(asked: &[Asked], lag: usize, sample: Option<usize>) -> Vec<Fault> {
             if lag == 0 && sampled {
                 all.extend([Fault::AnswerLost(k), Fault::Refused(k)]);
             }
-        } else if lag == 0
-            && if sample.is_none() {
-                passed || changed
-            } else {
-                changed && (passed || !after_write)
-            }
-        {
+        } else if lag == 0 && (sample.is_none() || changed && (passed || !after_write)) {
             all.push(Fault::DiesAfter(k));
         }
         before = Some(*asked);
