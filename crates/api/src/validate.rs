@@ -772,15 +772,7 @@ pub fn snapshot(spec: &SnapshotSpec) -> Vec<Refusal> {
     if let Some(PolicyRef { name: _, namespace }) = policy_ref {
         no.not_yet(table, "spec.policyRef.namespace", namespace.as_ref());
     }
-    if let Some(FailurePolicy {
-        backoff_limit: _,
-        active_deadline_seconds: _,
-        pod_startup_deadline_seconds,
-    }) = failure_policy
-    {
-        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
-        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
-    }
+    failure_policy_into(&mut no, table, failure_policy.as_ref());
     let bad_key = |k: &String| {
         k.is_empty()
             || k.len() > 63
@@ -831,16 +823,21 @@ pub fn restore(spec: &RestoreSpec) -> Vec<Refusal> {
             no.say("spec.policy.waitTimeout is a duration such as 90s, 5m or 1h30m");
         }
     }
-    if let Some(FailurePolicy {
+    failure_policy_into(&mut no, table, failure_policy.as_ref());
+    no.0
+}
+
+fn failure_policy_into(no: &mut Refusals, table: &[Unsupported], policy: Option<&FailurePolicy>) {
+    let Some(FailurePolicy {
         backoff_limit: _,
         active_deadline_seconds: _,
         pod_startup_deadline_seconds,
-    }) = failure_policy
-    {
-        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
-        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
-    }
-    no.0
+    }) = policy
+    else {
+        return;
+    };
+    let path = "spec.failurePolicy.podStartupDeadlineSeconds";
+    no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
 }
 
 fn restore_source_into(no: &mut Refusals, source: &RestoreSource, repository: Option<&RepositoryRef>) {
@@ -1065,15 +1062,7 @@ pub fn maintenance(spec: &MaintenanceSpec) -> Vec<Refusal> {
             no.say("spec.ownership.owner is a name of letters, digits and . _ @ / : - and not 'me', which Kopia takes for whoever asks");
         }
     }
-    if let Some(FailurePolicy {
-        backoff_limit: _,
-        active_deadline_seconds: _,
-        pod_startup_deadline_seconds,
-    }) = failure_policy
-    {
-        let path = "spec.failurePolicy.podStartupDeadlineSeconds";
-        no.not_yet(table, path, pod_startup_deadline_seconds.as_ref());
-    }
+    failure_policy_into(&mut no, table, failure_policy.as_ref());
     no.0
 }
 

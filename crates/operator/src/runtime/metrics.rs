@@ -59,6 +59,15 @@ struct ByRepository {
     repo_name: String,
 }
 
+impl ByRepository {
+    fn of(kind: RepositoryKind, name: &str) -> Self {
+        Self {
+            repo_kind: kind,
+            repo_name: name.to_owned(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Completed {
     result: BackupResult,
@@ -359,19 +368,13 @@ impl Metrics {
 
     /// Snapshots that were proven gone were found again.
     pub fn reappeared(&self, kind: RepositoryKind, name: &str, snapshots: u64) {
-        let labels = ByRepository {
-            repo_kind: kind,
-            repo_name: name.to_owned(),
-        };
+        let labels = ByRepository::of(kind, name);
         self.reappeared.get_or_create(&labels).inc_by(snapshots);
     }
 
     /// What waits and what is held in one repository object (`Unknown`, `unknown` for unpinned Snapshots).
     pub fn wave(&self, kind: RepositoryKind, name: &str, pending: usize, held: usize) {
-        let labels = ByRepository {
-            repo_kind: kind,
-            repo_name: name.to_owned(),
-        };
+        let labels = ByRepository::of(kind, name);
         let figure = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.pending.get_or_create(&labels).set(figure(pending));
         self.held.get_or_create(&labels).set(figure(held));
@@ -379,10 +382,7 @@ impl Metrics {
 
     /// The repository object is gone: its gauges go with it.
     pub fn forget_repository(&self, kind: RepositoryKind, name: &str) {
-        let labels = ByRepository {
-            repo_kind: kind,
-            repo_name: name.to_owned(),
-        };
+        let labels = ByRepository::of(kind, name);
         self.pending.remove(&labels);
         self.held.remove(&labels);
         self.backend_failures.remove(&labels);
@@ -412,10 +412,7 @@ impl Metrics {
     }
 
     fn backend(&self, kind: RepositoryKind, name: &str, failures: u32, open: bool) {
-        let labels = ByRepository {
-            repo_kind: kind,
-            repo_name: name.to_owned(),
-        };
+        let labels = ByRepository::of(kind, name);
         self.backend_failures
             .get_or_create(&labels)
             .set(i64::from(failures));
@@ -439,10 +436,7 @@ impl Metrics {
         };
         self.maintenance_runs.get_or_create(&run).inc();
         if let Some(freed) = freed {
-            let labels = ByRepository {
-                repo_kind: kind,
-                repo_name: name.to_owned(),
-            };
+            let labels = ByRepository::of(kind, name);
             let bytes = i64::try_from(freed).unwrap_or(i64::MAX);
             self.maintenance_reclaimed.get_or_create(&labels).set(bytes);
         }
@@ -450,10 +444,7 @@ impl Metrics {
 
     /// Whether a Maintenance is of the repository object.
     pub fn maintenance_configured(&self, kind: RepositoryKind, name: &str, is: bool) {
-        let labels = ByRepository {
-            repo_kind: kind,
-            repo_name: name.to_owned(),
-        };
+        let labels = ByRepository::of(kind, name);
         self.maintenance_configured
             .get_or_create(&labels)
             .set(i64::from(is));
