@@ -8,8 +8,8 @@
 
 mod cargo;
 mod chart;
+mod control_planes;
 mod interrupt;
-mod quota_keys;
 mod report;
 mod stages;
 
@@ -36,10 +36,10 @@ pub struct Args {
     /// Use this cluster instead of bringing one up; Holdfast is installed in it and stays.
     #[arg(long, requires = "image_prefix", conflicts_with = "quick")]
     kubeconfig: Option<PathBuf>,
-    /// Which control planes the release gate for quota keys runs on: `ends` (the oldest and the newest supported),
+    /// Which control planes the stage `control planes` runs on: `ends` (the oldest and the newest supported),
     /// `all`, or one minor version as in 1.36.
-    #[arg(long, default_value = "ends", value_parser = quota_keys::Versions::parse, conflicts_with = "quick")]
-    kubernetes: quota_keys::Versions,
+    #[arg(long, default_value = "ends", value_parser = control_planes::Versions::parse, conflicts_with = "quick")]
+    kubernetes: control_planes::Versions,
     /// Registry and path of the images for that cluster, as in registry.example/team.
     #[arg(long, requires = "kubeconfig")]
     image_prefix: Option<String>,
@@ -53,8 +53,8 @@ struct Context {
     workspace: PathBuf,
     logs: PathBuf,
     quick: bool,
-    /// What the release gate for quota keys runs on.
-    versions: quota_keys::Versions,
+    /// What the stage `control planes` runs on.
+    versions: control_planes::Versions,
     /// The cluster of someone else to use, and its images' prefix.
     other: Option<(PathBuf, String)>,
 }
@@ -182,7 +182,7 @@ mod tests {
             workspace: PathBuf::new(),
             logs: PathBuf::new(),
             quick,
-            versions: quota_keys::Versions::Ends,
+            versions: control_planes::Versions::Ends,
             other: other.then(|| (PathBuf::new(), String::new())),
         }
     }

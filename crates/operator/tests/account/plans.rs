@@ -62,10 +62,19 @@ impl Door {
             served.with_graceful_shutdown(until.cancelled_owned()).await
         });
         let config = Config::new(format!("http://{address}").parse().expect("an address"));
-        Self {
+        let door = Self {
             client: Client::try_from(config).expect("a client"),
             end,
-        }
+        };
+        // Until it has taken over it refuses everything, for a reason that is not what is tested here.
+        tenant
+            .lab
+            .until("the gate to have taken over", async || {
+                let (_, sentence) = door.ask(tenant, "none", "first", true).await;
+                !sentence.contains("just taken over")
+            })
+            .await;
+        door
     }
 
     /// Asks as the API server does; whether it is allowed, and the sentence.

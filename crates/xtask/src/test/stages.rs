@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use super::report::Outcome;
-use super::{CLUSTER, Context, Down, cargo, chart, quota_keys};
+use super::{CLUSTER, Context, Down, cargo, chart, control_planes};
 use crate::progress::say;
 use crate::{bench, checks, cluster, demo, deploy, generate, image, paths, sh};
 
@@ -48,7 +48,7 @@ pub const STAGES: &[Stage] = &[
     stage("chart", Needs::Nothing, the_chart),
     stage("bench", Needs::Clusters, bench),
     stage("two clusters", Needs::Clusters, two_clusters),
-    stage("quota keys", Needs::Clusters, quota_keys::run),
+    stage("control planes", Needs::Clusters, control_planes::run),
     stage(INSTALLED, Needs::Installing, install),
     stage("operator and API server", Needs::Holdfast, api_server),
     stage("end to end", Needs::Holdfast, end_to_end),
@@ -223,26 +223,18 @@ fn bench(_: &Context) -> Result<Outcome> {
     Ok(Outcome::ok())
 }
 
-/// The operator's own tests that ask a real API server, and whether the scripted one answers as it does.
+/// The operator's own tests that ask an API server beside a running Holdfast.
 fn api_server(context: &Context) -> Result<Outcome> {
-    let kubeconfig = kubeconfig(context)?;
-    let asked = |name: &str, log: &str, test: &str, only: &[&str]| {
-        let mut command = context.cargo();
-        command
-            .args(["test", "--package=holdfast-operator", test])
-            .args(["--", "--show-output"])
-            .args(only)
-            .env("HOLDFAST_E2E_KUBECONFIG", &kubeconfig);
-        cargo::run(name, &context.log(log), &mut command)
-    };
-    let mut outcome = asked("operator and API server", "api-server", "--test=api_server", &[])?;
-    outcome.add(asked(
-        "scripted and real API server",
-        "conformance",
-        "--test=wave",
-        &["conformance"],
-    )?);
-    Ok(outcome)
+    let mut command = context.cargo();
+    command
+        .args(["test", "--package=holdfast-operator", "--test=api_server"])
+        .args(["--", "--show-output"])
+        .env("HOLDFAST_E2E_KUBECONFIG", kubeconfig(context)?);
+    cargo::run(
+        "operator and API server",
+        &context.log("api-server"),
+        &mut command,
+    )
 }
 
 /// The story of the README, on the cluster of the tests.

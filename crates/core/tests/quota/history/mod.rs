@@ -101,3 +101,40 @@ fn promise_7_8_9_hold_after_every_step_of_random_histories_part_3() {
 fn promise_7_8_9_hold_after_every_step_of_random_histories_part_4() {
     part_of_histories();
 }
+
+/// Found by a random history: a run of a driver whose runs may write over one key, whose BackupJob and Backup were both
+/// deleted unseen, ends by its deadline beside a charged record of its application.
+#[test]
+fn a_run_that_nobody_saw_end_is_stood_for_by_what_is_charged_of_its_application() {
+    let create = |app, kind| Step::Create {
+        namespace: 0,
+        kind,
+        app,
+        dry_run: false,
+    };
+    let finish = |job, shown| Step::Finish {
+        job,
+        key: 0,
+        claim: 31,
+        shown,
+    };
+    let mut steps = vec![
+        // Without any known size only one run of an application goes on at a time.
+        create(1, 0),
+        finish(0, true),
+        create(0, 1),
+        create(0, 1),
+        Step::Begin(0),
+        Step::DeleteJob { job: 0, shown: false },
+        finish(1, true),
+        finish(0, false),
+        Step::DeleteBackup {
+            backup: 1,
+            shown: false,
+            kept: true,
+        },
+        Step::Wait(98_143),
+    ];
+    steps.extend((0..world::HARD_COUNT).map(|_| create(0, 0)));
+    run_history(steps, &mut Seen::default());
+}

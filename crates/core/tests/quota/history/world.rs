@@ -144,7 +144,8 @@ impl World {
                 }
                 Change::Remove { name, reason } => {
                     self.justify(old.as_ref(), None);
-                    if *reason == RemoveReason::Replaced {
+                    let ended_unseen = *reason == RemoveReason::DeadlinePassed && self.is_stood_for(name);
+                    if *reason == RemoveReason::Replaced || ended_unseen {
                         self.runs.get_mut(name).unwrap().owed = false;
                     }
                     self.written.remove(name);
@@ -198,6 +199,18 @@ impl World {
             let of_run = left_behind && record.job.as_ref().is_some_and(|of| of.uid == job.uid);
             run.owed = !of_backup && !of_run;
         }
+    }
+
+    /// Where runs write over one key, what is charged of the application may stand for this run's bytes too.
+    fn is_stood_for(&self, uid: &str) -> bool {
+        let fact = &self.runs[uid].fact;
+        fact.in_force.capabilities.identity == IdentityKind::Shared
+            && self.written.values().any(|record| {
+                record.state.is_charged()
+                    && record.namespace() == fact.namespace
+                    && record.application == fact.application
+                    && record.subject.strategy() == fact.strategy.as_ref()
+            })
     }
 
     fn has_backup(&self, run: &Run) -> bool {

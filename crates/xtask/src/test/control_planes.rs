@@ -1,4 +1,5 @@
-//! The release gate for published figures: real API servers and controller managers of several minor versions.
+//! What is asked of real API servers and controller managers of several minor versions, on which no operator runs: the
+//! release gate for published figures, and whether the scripted API server answers as a real one does.
 //!
 //! Promise: each version gets a control plane of its own, which is ended whatever happens; a version that cannot be
 //! built or started is a failure, not a skip.
@@ -61,19 +62,17 @@ pub fn run(context: &Context) -> Result<Outcome> {
             ..Outcome::default()
         });
         say(format!(
-            "quota keys on Kubernetes {minor}: {} passed, {} failed",
+            "control plane of Kubernetes {minor}: {} passed, {} failed",
             outcome.passed,
             outcome.failed.len()
         ));
-        whole.passed += outcome.passed;
-        whole.skipped.extend(outcome.skipped);
-        whole.failed.extend(outcome.failed);
+        whole.add(outcome);
     }
     Ok(whole)
 }
 
 fn on(context: &Context, minor: &str) -> Result<Outcome> {
-    let name = format!("quota-keys-{}", minor.replace('.', "-"));
+    let name = format!("control-plane-{}", minor.replace('.', "-"));
     let _down = Ended(&context.workspace, &name);
     let running = cluster::up(&cluster::Options {
         workspace: context.workspace.clone(),
@@ -82,24 +81,27 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
         control_plane_only: true,
     })?;
     let program = std::env::current_exe().context("the program that runs the tests has no path")?;
-    let mut command = context.cargo();
-    command
-        // The ground first, then what stands on it.
-        .args([
-            "test",
-            "--no-fail-fast",
-            "--package=holdfast-operator",
-            "--test=quota_keys",
-            "--test=account",
-        ])
-        .args(["--", "--show-output"])
-        .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
-        .env(
-            "HOLDFAST_E2E_PROGRAM",
-            format!("'{}' cluster program --name {name}", program.display()),
-        );
-    let log = context.log(&name);
-    cargo::run(&format!("quota keys on Kubernetes {minor}"), &log, &mut command)
+    let program = format!("'{}' cluster program --name {name}", program.display());
+    let asked = |what: &str, arguments: &[&str]| {
+        let mut command = context.cargo();
+        command
+            .args(["test", "--no-fail-fast", "--package=holdfast-operator"])
+            .args(arguments)
+            .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
+            .env("HOLDFAST_E2E_PROGRAM", &program);
+        let log = format!("{}-{}", what.replace(' ', "-"), minor.replace('.', "-"));
+        cargo::run(
+            &format!("{what} on Kubernetes {minor}"),
+            &context.log(&log),
+            &mut command,
+        )
+    };
+    // The ground first, then what stands on it.
+    let account = ["--test=quota_keys", "--test=account", "--", "--show-output"];
+    let mut outcome = asked("quota keys", &account)?;
+    let conformance = ["--test=wave", "--", "--show-output", "conformance"];
+    outcome.add(asked("scripted and real API server", &conformance)?);
+    Ok(outcome)
 }
 
 /// Takes the control plane down when dropped.
