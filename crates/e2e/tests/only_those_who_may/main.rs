@@ -584,3 +584,38 @@ async fn the_expressions_fit_the_definitions() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn whoever_writes_policies_does_not_agree_to_privileged_movers_for_the_namespace() -> Result<()> {
+    with("agrees", async |world| {
+        let (editor, ns) = (&world.editor, world.namespace.as_str());
+        let asks = json!({ "spec": { "mover": { "privilegedMode": true } } });
+        allowed("asking for one", editor.patch("SnapshotPolicy", NAME, asks).await)?;
+        let agreement = || json!("true");
+        let answer = editor
+            .annotate("Namespace", ns, names::PRIVILEGED_MOVERS, agreement())
+            .await;
+        refused(
+            "agreeing",
+            answer,
+            &[&editor.name, "cannot patch resource \"namespaces\""],
+        )?;
+        // Nor does the operator agree to what it is asked for.
+        let answer = world
+            .operator
+            .annotate("Namespace", ns, names::PRIVILEGED_MOVERS, agreement())
+            .await;
+        refused(
+            "the operator's own",
+            answer,
+            &["cannot patch resource \"namespaces\""],
+        )?;
+        let answer = world
+            .admin
+            .annotate("Namespace", ns, names::PRIVILEGED_MOVERS, agreement())
+            .await;
+        allowed("an administrator's", answer)?;
+        Ok(())
+    })
+    .await
+}
