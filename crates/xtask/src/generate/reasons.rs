@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 21] = [
+const CONDITIONS: [(&str, &str, &str); 22] = [
     (
         conditions::READY,
         "all kinds",
@@ -176,6 +176,11 @@ const CONDITIONS: [(&str, &str, &str); 21] = [
         conditions::SOURCE_PVC_AVAILABLE,
         "Snapshot",
         "The claim it backs up exists.",
+    ),
+    (
+        conditions::MOVER_PERMITTED,
+        "Snapshot, Restore",
+        "The namespace agreed to the privileged mover that is asked for. False (PrivilegedMoverNotPermitted): it did not, and the message has the command by which it does. Absent where none is asked for.",
     ),
     (
         conditions::RESTORE_REFERENT_AVAILABLE,
