@@ -1,10 +1,12 @@
 //! How much of a repository a restore holds in memory.
 //!
-//! **Promises.** Of what was read of packs and is not written yet, no more is held than [`ROOM`], or one pack where that is
-//! larger. The library reads twenty packs at once, whole, and writes them when it gets round to it: with large packs or a
-//! slow target that is more than a mover is given. What is compressed counts as it is stored.
+//! **Promises.** Of what was read of packs and is not known to be written, no more is held than [`ROOM`], or one pack
+//! where that is larger. The library reads twenty packs at once, whole, and writes them when it gets round to it: with
+//! large packs that is more than a mover is given.
 //!
-//! **Assumes.** The library drops what it read when it has decoded it, and tells each byte that it has written.
+//! **Assumes.** The library drops what it read when it has decoded it, and tells each byte that it has written. Bytes count
+//! as they are stored: what compresses well takes more, decoded, than is counted, and so does a target that takes nothing
+//! for longer than [`STILL`].
 
 use bytes::Bytes;
 use rustic_core::{BytesList, FileType, Id, ReadBackend, RusticResult, WriteBackend};

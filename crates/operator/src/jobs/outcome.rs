@@ -121,8 +121,8 @@ pub async fn refused_pod(client: &Client, job: &JobFact) -> Result<Option<String
 fn said_of_pods(job: &ObjectKey, why: &str) -> String {
     let what_to_do = if why.contains("PodSecurity") {
         format!(
-            " Namespace {} does not admit it: it needs the level baseline for a privileged mover (label pod-security.kubernetes.io/enforce), privileged for a repository on NFS. Or take spec.mover.privilegedMode away.",
-            job.namespace
+            " Namespace {namespace} does not admit it. A mover with spec.mover.privilegedMode, and one of a repository on NFS, needs the level baseline there: whoever may change the namespace labels it by: kubectl label namespace {namespace} --overwrite pod-security.kubernetes.io/enforce=baseline. Or change the policy or Restore, and delete the Job, which is as it was made.",
+            namespace = job.namespace
         )
     } else {
         String::new()

@@ -45,6 +45,9 @@ fn becomes_its_user(storage: &Storage, task: Task<'_>) -> bool {
     }
 }
 
+/// Numbers that the API server takes for a user.
+const USERS: std::ops::RangeInclusive<i64> = 0..=i32::MAX as i64;
+
 /// The Job of a privileged mover.
 ///
 /// # Errors
@@ -52,9 +55,11 @@ fn becomes_its_user(storage: &Storage, task: Task<'_>) -> bool {
 pub fn job(mover: &Mover, task: Task<'_>) -> Result<Job, BuildError> {
     let mut mover = mover.clone();
     let mut capabilities = task.capabilities().to_vec();
+    let context = mover.settings.security_context.as_ref();
+    let user = context.and_then(|c| c.run_as_user).unwrap_or(MOVER_UID);
+    // A number that is no user stays in the Job, and the API server says so.
+    let no_user = (!USERS.contains(&user)).then_some(user);
     if becomes_its_user(&mover.storage, task) {
-        let context = mover.settings.security_context.as_ref();
-        let user = context.and_then(|c| c.run_as_user).unwrap_or(MOVER_UID);
         mover.document.repository.user = u32::try_from(user).ok();
         capabilities.push("SETUID");
     }
@@ -73,7 +78,7 @@ pub fn job(mover: &Mover, task: Task<'_>) -> Result<Job, BuildError> {
     }
     for container in &mut pod.containers {
         let context = container.security_context.get_or_insert_default();
-        context.run_as_user = Some(0);
+        context.run_as_user = Some(no_user.unwrap_or(0));
         context.run_as_non_root = Some(false);
         let given = context.capabilities.get_or_insert_default();
         given.add = Some(capabilities.iter().map(|&name| name.to_owned()).collect());
@@ -98,7 +103,7 @@ pub async fn is_agreed(ctx: &Context, namespace: &str) -> Result<bool, Error> {
 #[must_use]
 pub fn not_agreed(who: &str, namespace: &str) -> String {
     format!(
-        "{who} asks for a privileged mover (spec.mover.privilegedMode, or runAsUser: 0), and namespace {namespace} did not agree to any. Whoever may change the namespace agrees by: kubectl annotate namespace {namespace} {}=true. It goes on then. Without spec.mover.privilegedMode the mover reads and sets what its user may.",
+        "{who} asks for a privileged mover (spec.mover.privilegedMode, or runAsUser: 0), and namespace {namespace} did not agree to any. Whoever may change the namespace agrees by: kubectl annotate namespace {namespace} {}=true. It goes on then. Without either the mover reads and sets what its user may.",
         names::PRIVILEGED_MOVERS
     )
 }
@@ -217,6 +222,21 @@ mod tests {
                 assert_eq!(pod["securityContext"]["fsGroup"], Value::Null);
                 assert_eq!(pod["securityContext"]["runAsGroup"], MOVER_UID);
             }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_no_user_is_left_to_the_api_server() {
+        for (number, user) in [
+            (4_294_967_295_i64, 4_294_967_295_i64),
+            (1 << 32, 1 << 32),
+            (1050, 0),
+        ] {
+            let recipe = json!({ "privilegedMode": true, "securityContext": { "runAsUser": number } });
+            let made = job(&mover(Storage::Claim("vault".into()), recipe), Task::Read).unwrap();
+            let pod = made.spec.unwrap().template.spec.unwrap();
+            let context = pod.containers[0].security_context.clone().unwrap();
+            assert_eq!(context.run_as_user, Some(user));
         }
     }
 
