@@ -15,7 +15,6 @@ use holdfast_api::{Artifact, names};
 use holdfast_core::quota::{Change, Record, RemoveReason};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, PostParams, PropagationPolicy};
-use kube::runtime::events::EventType;
 
 /// Carries out what was decided, in this order.
 ///
@@ -71,9 +70,11 @@ async fn went(account: &Account, step: &Step, reason: RemoveReason) {
     };
     let note = "no controller took this BackupJob up within a day: it is not counted as a run under way any more, \
                 and is again if one takes it up. Look whether the controller of its strategy runs, or delete it";
+    // The job and its record are looked at side by side, and both may find the run too old: told once.
+    let event = format!("{}.never-taken-up", job.uid);
     let _ = account
         .events
-        .publish(&about, EventType::Warning, reason.as_str(), note, "Account")
+        .publish_once(&event, &about, reason.as_str(), note, "Account")
         .await;
 }
 
