@@ -314,10 +314,20 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
         (
             "SnapshotPolicy",
             "spec.mover",
-            Some(json!({ "securityContext": { "runAsUser": 0 } })),
+            Some(json!({ "securityContext": { "runAsGroup": 0 } })),
         ),
         (
             "SnapshotPolicy",
+            "spec.mover",
+            Some(json!({ "podSecurityContext": { "fsGroup": 0 } })),
+        ),
+        (
+            "Restore",
+            "spec.mover",
+            Some(json!({ "securityContext": { "runAsGroup": 0 } })),
+        ),
+        (
+            "Restore",
             "spec.mover",
             Some(json!({ "podSecurityContext": { "fsGroup": 0 } })),
         ),
