@@ -114,8 +114,12 @@ pub fn run(workspace: &Path, limits: &Limits, backups: usize) -> Result<()> {
     sh::run_heard("build the bench", &mut build, |line| step.note(line.trim()))?;
     step.done("built");
     // What an interrupted run left is full already.
-    drop(Ended(workspace));
-    let _down = Ended(workspace);
+    let end = || cluster::Ended {
+        workspace,
+        name: CLUSTER,
+    };
+    drop(end());
+    let _down = end();
     let running = cluster::up(&cluster::Options {
         workspace: workspace.to_owned(),
         name: CLUSTER.to_owned(),
@@ -291,19 +295,6 @@ fn judge(of: &Measured, limits: &Limits) -> Result<()> {
     }
     say(format!("within the limits among {} Backups", of.backups));
     Ok(())
-}
-
-/// Takes the control plane down when dropped.
-struct Ended<'a>(&'a Path);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = cluster::down(self.0, CLUSTER) {
-            say(format!(
-                "the control plane {CLUSTER} is still there: {error:#}; try `cargo xtask cluster down --name {CLUSTER}`"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

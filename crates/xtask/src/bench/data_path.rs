@@ -91,7 +91,13 @@ pub fn run(workspace: &Path, limits: &Limits, args: &Args) -> Result<()> {
                 minor: None,
                 control_plane_only: false,
             };
-            (cluster::up(&options)?, Some(Ended(workspace)))
+            (
+                cluster::up(&options)?,
+                Some(cluster::Ended {
+                    workspace,
+                    name: CLUSTER,
+                }),
+            )
         }
     };
     deploy::load(&running, &images)?;
@@ -166,19 +172,6 @@ fn judge(of: &Measured, limits: &Limits) -> Result<()> {
     }
     say("within the limits");
     Ok(())
-}
-
-/// Takes the cluster down when dropped.
-struct Ended<'a>(&'a Path);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = cluster::down(self.0, CLUSTER) {
-            say(format!(
-                "the cluster {CLUSTER} is still there: {error:#}; try `cargo xtask cluster down --name {CLUSTER}`"
-            ));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -136,6 +136,25 @@ pub fn down(workspace: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Takes a cluster down when dropped, and says so if that cannot be done.
+pub struct Ended<'a> {
+    /// The checkout.
+    pub workspace: &'a Path,
+    /// The cluster.
+    pub name: &'a str,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let name = self.name;
+        if let Err(error) = down(self.workspace, name) {
+            say(format!(
+                "the cluster {name} is still there: {error:#}; try `cargo xtask cluster down --name {name}`"
+            ));
+        }
+    }
+}
+
 fn down_id(id: &str) -> Result<()> {
     for state in state::all() {
         if state.paths()?.id == id {

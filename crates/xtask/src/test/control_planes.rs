@@ -4,8 +4,6 @@
 //! Promise: each version gets a control plane of its own, which is ended whatever happens; a version that cannot be
 //! built or started is a failure, not a skip.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, bail};
 
 use super::report::Outcome;
@@ -73,7 +71,10 @@ pub fn run(context: &Context) -> Result<Outcome> {
 
 fn on(context: &Context, minor: &str) -> Result<Outcome> {
     let name = format!("control-plane-{}", minor.replace('.', "-"));
-    let _down = Ended(&context.workspace, &name);
+    let _down = cluster::Ended {
+        workspace: &context.workspace,
+        name: &name,
+    };
     let running = cluster::up(&cluster::Options {
         workspace: context.workspace.clone(),
         name: name.clone(),
@@ -117,20 +118,6 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
     let conformance = [operator, "--test=wave", "--", "--show-output", "conformance"];
     outcome.add(asked("scripted and real API server", &conformance)?);
     Ok(outcome)
-}
-
-/// Takes the control plane down when dropped.
-struct Ended<'a>(&'a Path, &'a str);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = cluster::down(self.0, self.1) {
-            say(format!(
-                "the control plane {name} is still there: {error:#}; try `cargo xtask cluster down --name {name}`",
-                name = self.1
-            ));
-        }
-    }
 }
 
 #[cfg(test)]
