@@ -1,6 +1,6 @@
 //! Restore: one way back from a repository into a claim.
 
-use crate::shared::{Identity, LocalRef, NotYet, RepositoryRef};
+use crate::shared::{Identity, LocalRef, NotYet, ProjectionUse, RepositoryRef};
 use crate::snapshot::{FailurePolicy, JobStatus, RunFailure, Timing};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -46,9 +46,9 @@ pub struct RestoreSpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mover: Option<NotYet>,
-    /// Not supported yet.
+    /// Whether the Secrets of a ClusterRepository are copied to this namespace while a mover needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential_projection: Option<NotYet>,
+    pub credential_projection: Option<ProjectionUse>,
 }
 
 /// Where the data comes from: exactly one key.

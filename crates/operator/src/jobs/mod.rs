@@ -8,6 +8,7 @@ pub mod build;
 pub mod create;
 pub mod needs;
 pub mod outcome;
+pub mod projection;
 
 use crate::world::keys::RepositoryKey;
 

@@ -7,6 +7,7 @@ use super::{finish, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::create::{Created, create_job};
 use crate::jobs::outcome::{JobFact, Read};
+use crate::jobs::projection::{self, Hold, Projection};
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
@@ -199,7 +200,7 @@ async fn start(
     now: Timestamp,
 ) -> Result<Next, Error> {
     let restore = &facts.view;
-    let mover = job::mover(ctx, restore, repository, operation);
+    let mut mover = job::mover(ctx, restore, repository, operation);
     let place = format!("{}/{}", mover.namespace, mover.name);
     let reason = if target.is_some() {
         Reason::Restoring
@@ -234,9 +235,28 @@ async fn start(
     ctx.results
         .progress()
         .expect(&job::run(restore), &mover.namespace);
+    let copy = job::projects(restore).then(|| {
+        let uid = restore.metadata.uid.as_deref().unwrap_or_default();
+        Projection::of(ctx, repository, &mover.namespace, &mover.name, uid)
+    });
+    if let (Some(copy), Some(owner)) = (&copy, mover.owner.clone()) {
+        copy.apply(&mut mover);
+        if let Some(hold) = projection::ensure(ctx, copy, &owner).await? {
+            report::write(ctx, facts, |status| {
+                report::say(status, facts, held(&hold), hold.message(), now)
+            })
+            .await?;
+            return Ok(Next::After(Duration::from_secs(10)));
+        }
+    }
     let built = mover.reading_job(target.as_deref())?;
     let (reason, message) = match create_job(ctx, &mover.namespace, built).await {
-        Ok(Created::Yes(_)) => return Ok(Next::After(PACE)),
+        Ok(Created::Yes(job)) => {
+            if let Some(copy) = &copy {
+                projection::ensure(ctx, copy, &projection::owned_by(&job)).await?;
+            }
+            return Ok(Next::After(PACE));
+        }
         Ok(Created::Exists) => (
             Reason::JobNameTaken,
             format!("Job {place} exists and is not of this Restore; the restore goes on when it is gone."),
@@ -251,6 +271,9 @@ async fn start(
         ),
         Err(error) => return Err(error),
     };
+    if let Some(copy) = &copy {
+        projection::withdraw_unused(ctx, copy).await?;
+    }
     report::write(ctx, facts, |status| {
         report::say(status, facts, reason, &message, now)
     })
@@ -258,7 +281,16 @@ async fn start(
     Ok(Next::After(Duration::from_secs(10)))
 }
 
+fn held(hold: &Hold) -> Reason {
+    match hold {
+        Hold::Source(_) => Reason::MissingCredentialsSecret,
+        Hold::Taken(_) => Reason::ProjectedSecretTaken,
+        Hold::Forbidden(_) => Reason::CredentialProjectionNotAllowed,
+    }
+}
+
 async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
+    projection::follow(ctx, &job.job).await?;
     let run = job::run(&facts.view);
     ctx.results.progress().expect(&run, &job.job.key().namespace);
     let told = ctx.results.progress().of(&run);

@@ -7,6 +7,7 @@ use super::observe::{Facts, Target};
 use super::{job, report};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::JobFact;
+use crate::jobs::projection;
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
@@ -229,6 +230,7 @@ async fn told(ctx: &Context, facts: &Facts, reason: Reason, message: &str, now: 
 
 /// Lets the Job go an hour later, for its log.
 pub async fn keep_for_a_while(ctx: &Context, job: &JobFact) -> Result<(), Error> {
+    projection::withdraw(ctx, &job.job).await?;
     let key = job.job.key();
     let api: Api<Job> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let patch = Patch::Merge(json!({ "spec": { "ttlSecondsAfterFinished": KEEP_SECONDS } }));

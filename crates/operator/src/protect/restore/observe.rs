@@ -157,11 +157,12 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
         .map(|view| view.key.clone());
     facts.job = current_job(ctx, &facts).await?;
     let needs_job = facts.job.is_none() && !facts.is_written();
+    let projects = job::projects(&facts.view);
     match facts.resolved().cloned() {
         None => {
             let source = source::source(ctx, &facts.view, now).await?;
             if let (Source::Asks(asks), true) = (&source, needs_job) {
-                let found = access::repository(ctx, &namespace, asks.repository.as_ref()).await?;
+                let found = access::repository(ctx, &namespace, asks.repository.as_ref(), projects).await?;
                 facts.repository = Some(found);
             }
             facts.source = Some(source);
@@ -171,7 +172,7 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
                 .repository
                 .as_ref()
                 .and_then(|r| keys::resolve(r, &namespace));
-            facts.repository = Some(access::repository(ctx, &namespace, key.as_ref()).await?);
+            facts.repository = Some(access::repository(ctx, &namespace, key.as_ref(), projects).await?);
         }
         Some(_) => {}
     }

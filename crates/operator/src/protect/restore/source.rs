@@ -2,6 +2,7 @@
 
 use super::access::Why;
 use crate::context::{Context, Error};
+use crate::protect::policy;
 use crate::world::ResolvedTo;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
@@ -82,11 +83,18 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
             .repository
             .as_ref()
             .map(|r| keys::resolve(r, &namespace));
+        let identity = match policy::identity::for_restore(&ctx.world, &key, &policy) {
+            Ok(identity) => identity,
+            Err(refused) => {
+                let message = format!("SnapshotPolicy {key}: {}", refused.message());
+                return Ok(Source::Waits((Reason::PolicyInvalid, message)));
+            }
+        };
         Asks {
             repository: given.or(own).flatten(),
             wanted: Wanted {
-                username: key.name.clone(),
-                hostname: namespace.clone(),
+                username: identity.username,
+                hostname: identity.hostname,
                 path: Some(format!("/pvc/{}", claim.name)),
                 snapshot_id: None,
                 offset: named.offset,
@@ -110,18 +118,28 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
         return Ok(Source::Ends((Reason::InvalidSpec, message)));
     };
     Ok(
-        match foreign(asks.repository.as_ref(), &asks.wanted.hostname, &namespace) {
+        match foreign(ctx, asks.repository.as_ref(), &asks.wanted.hostname, &namespace) {
             Some(why) => Source::Ends(why),
             None => Source::Asks(Box::new(asks)),
         },
     )
 }
 
-fn foreign(repository: Option<&RepositoryKey>, hostname: &str, namespace: &str) -> Option<Why> {
+fn foreign(
+    ctx: &Context,
+    repository: Option<&RepositoryKey>,
+    hostname: &str,
+    namespace: &str,
+) -> Option<Why> {
     let of_cluster = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
-    (!may_restore(of_cluster, hostname, namespace)).then(|| {
+    let view = repository.and_then(|key| ctx.world.repository(key));
+    let whose = match &view {
+        Some(view) => policy::identity::namespace_of(view, hostname),
+        None => hostname,
+    };
+    (!may_restore(of_cluster, whose, namespace)).then(|| {
         let message = format!(
-            "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {hostname}, and this is {namespace}. Make the Restore there."
+            "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {whose}, and this is {namespace}. Make the Restore there."
         );
         (Reason::IdentityNotAllowed, message)
     })
@@ -155,7 +173,7 @@ async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Sour
     let identity = identity(&view);
     if let Some(why) = identity
         .as_ref()
-        .and_then(|identity| foreign(Some(&repository), &identity.hostname, &key.namespace))
+        .and_then(|identity| foreign(ctx, Some(&repository), &identity.hostname, &key.namespace))
     {
         return Ok(Source::Ends(why));
     }
@@ -189,7 +207,11 @@ fn identity(view: &SnapshotView) -> Option<Identity> {
     let status = view.status.as_ref()?;
     let recorded = status.snapshot.as_ref().and_then(|s| s.identity.clone());
     recorded.or_else(|| {
-        let source = status.resolved.as_ref()?.sources.first()?;
+        let resolved = status.resolved.as_ref()?;
+        if let Some(identity) = &resolved.identity {
+            return Some(identity.clone());
+        }
+        let source = resolved.sources.first()?;
         let policy = view
             .spec
             .policy_ref

@@ -9,13 +9,14 @@ use crate::jobs::create::{Created, create};
 use crate::jobs::job_name;
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
+use crate::jobs::projection::{self, Hold, Projection};
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
 use crate::world::keys;
 use crate::world::views::{SnapshotStatusView, SnapshotView};
 use holdfast_api::mover::MoverDefaults;
-use holdfast_api::shared::Origin;
+use holdfast_api::shared::{Identity, Origin};
 use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::silence::Begin;
@@ -197,7 +198,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
         );
         let list = &mut status.conditions;
         match why {
-            Blocked::MissingCredentialsSecret(_) => {
+            Blocked::MissingCredentialsSecret(_) | Blocked::NoConsent(_) => {
                 conditions::set(
                     list,
                     conditions::CREDENTIALS_AVAILABLE,
@@ -228,6 +229,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
             | Blocked::RepositoryNotFound(_)
             | Blocked::NamespaceNotAllowed(_)
             | Blocked::RepositoryNotReady(_)
+            | Blocked::NoIdentity(..)
             | Blocked::MissingForBackend(_) => {}
         }
     })
@@ -242,7 +244,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
 async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
     let key = view.key();
     let name = job_name(&key.name);
-    let source = source(view, run);
+    let source = source(run);
     let pin = Resolved {
         repository: Some(keys::pin_to(&run.repository.key)),
         unique_id: run.repository.unique_id().map(str::to_owned),
@@ -250,6 +252,11 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             pvc: run.claim.clone(),
             source_path: source.path.clone(),
         }],
+        identity: Some(Identity {
+            username: source.username.clone(),
+            hostname: source.hostname.clone(),
+            source_path: source.path.clone(),
+        }),
     };
     let generation = view.metadata.generation;
     let message = format!("Job {}/{name} backs up claim {}.", key.namespace, run.claim);
@@ -267,7 +274,7 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
                 list,
                 conditions::CREDENTIALS_AVAILABLE,
                 true,
-                "Available",
+                if run.projects { "Projected" } else { "Available" },
                 there,
                 generation,
                 now,
@@ -288,7 +295,7 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         return Ok(Next::Settled);
     }
     let failure = run.snapshot.spec.failure_policy.clone().unwrap_or_default();
-    let mover = Mover {
+    let mut mover = Mover {
         name,
         namespace: key.namespace.clone(),
         op: names::OP_BACKUP,
@@ -331,6 +338,13 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             run.repository.unique_id().unwrap_or_default().to_owned(),
         )]),
     };
+    let copy = run.projects.then(|| {
+        let (place, job) = (&mover.namespace, &mover.name);
+        Projection::of(ctx, &run.repository, place, job, view.uid())
+    });
+    if let Some(copy) = &copy {
+        copy.apply(&mut mover);
+    }
     // Held until CREATE: a batch that asks meanwhile counts this writer, or this writer finds that batch.
     let gate = ctx.gates.lane(run.repository.unique_id().unwrap_or_default());
     let _gate = gate.lock().await;
@@ -349,8 +363,19 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             return Ok(Next::After(Duration::from_secs(10)));
         }
     }
+    if let (Some(copy), Some(owner)) = (&copy, &mover.owner)
+        && let Some(hold) = projection::ensure(ctx, copy, owner).await?
+    {
+        say_hold(ctx, view, &hold, now).await?;
+        return Ok(Next::After(Duration::from_secs(10)));
+    }
     let (reason, message) = match create(ctx, &mover).await {
-        Ok(Created::Yes(_)) => return Ok(Next::Settled),
+        Ok(Created::Yes(job)) => {
+            if let Some(copy) = &copy {
+                projection::ensure(ctx, copy, &projection::owned_by(&job)).await?;
+            }
+            return Ok(Next::Settled);
+        }
         Ok(Created::Exists) => (
             "JobNameTaken",
             format!(
@@ -368,12 +393,35 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         ),
         Err(error) => return Err(error),
     };
+    if let Some(copy) = &copy {
+        projection::withdraw_unused(ctx, copy).await?;
+    }
     // The phase and the pin stay: what is said is that nothing runs yet, and why.
     write_status(ctx, view, |status| {
         kstatus(status, generation, (false, true, false), reason, &message, now);
     })
     .await?;
     Ok(Next::After(Duration::from_secs(10)))
+}
+
+/// There is no copy of the credentials, so there is no Job: why.
+async fn say_hold(ctx: &Context, view: &SnapshotView, hold: &Hold, now: Timestamp) -> Result<(), Error> {
+    let generation = view.metadata.generation;
+    let (reason, message) = (hold.reason(), hold.message());
+    write_status(ctx, view, |status| {
+        let kind = conditions::CREDENTIALS_AVAILABLE;
+        conditions::set(
+            &mut status.conditions,
+            kind,
+            false,
+            reason,
+            message,
+            generation,
+            now,
+        );
+        kstatus(status, generation, (false, true, false), reason, message, now);
+    })
+    .await
 }
 
 /// How the pod is: what the policy says over what the repository says.
@@ -385,12 +433,11 @@ fn settings(run: &Possible) -> MoverDefaults {
     }
 }
 
-/// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim
-/// (`docs/design.md` 3.7).
-fn source(view: &SnapshotView, run: &Possible) -> Source {
+/// Who and what the snapshot is of: the policy's identity, and the claim (`docs/design.md` 3.7).
+fn source(run: &Possible) -> Source {
     Source {
-        username: run.policy.metadata.name.clone().unwrap_or_default(),
-        hostname: view.key().namespace,
+        username: run.identity.username.clone(),
+        hostname: run.identity.hostname.clone(),
         path: format!("/pvc/{}", run.claim),
     }
 }
@@ -414,6 +461,7 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         return Ok(Next::After(Duration::from_secs(20)));
     }
     writers::let_go(ctx, &job.job).await?;
+    projection::follow(ctx, &job.job).await?;
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),

@@ -108,6 +108,8 @@ impl Blocked {
             Self::RepositoryNotFound(_) => "RepositoryNotFound",
             Self::NamespaceNotAllowed(_) => "NamespaceNotAllowed",
             Self::RepositoryNotReady(_) => "RepositoryNotReady",
+            Self::NoIdentity(_, refused) => refused.reason(),
+            Self::NoConsent(_) => "CredentialProjectionNotAllowed",
             Self::MissingCredentialsSecret(_) => "MissingCredentialsSecret",
             Self::SourcePvcMissing(_) => "SourcePvcMissing",
             Self::MissingForBackend(unmet) => unmet.reason(),
@@ -118,7 +120,7 @@ impl Blocked {
     #[must_use]
     pub fn message(&self) -> String {
         match self {
-            Self::InvalidSpec(text) => text.clone(),
+            Self::InvalidSpec(text) | Self::NoConsent(text) => text.clone(),
             Self::NoPolicy => {
                 "spec.policyRef is not set: name the SnapshotPolicy that says what to back up.".into()
             }
@@ -139,8 +141,9 @@ impl Blocked {
             Self::RepositoryNotReady(key) => {
                 format!("{key} is not ready; its conditions say why. The run starts then.")
             }
+            Self::NoIdentity(key, refused) => format!("SnapshotPolicy {key}: {}", refused.message()),
             Self::MissingCredentialsSecret(text) => {
-                format!("Secret {text} {NOT_READ}. Create it; the mover runs there.")
+                format!("Secret {text} {NOT_READ}. Create it; the mover reads it from there.")
             }
             Self::SourcePvcMissing(text) => {
                 format!("PersistentVolumeClaim {text} does not exist. Create it.")
@@ -153,9 +156,10 @@ impl Blocked {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match self {
-            Self::MissingCredentialsSecret(_) | Self::SourcePvcMissing(_) | Self::MissingForBackend(_) => {
-                true
-            }
+            Self::MissingCredentialsSecret(_)
+            | Self::SourcePvcMissing(_)
+            | Self::MissingForBackend(_)
+            | Self::NoIdentity(..) => true,
             Self::InvalidSpec(_)
             | Self::NoPolicy
             | Self::PolicyNotFound(_)
@@ -164,7 +168,9 @@ impl Blocked {
             | Self::PolicyDeleting(_)
             | Self::RepositoryNotFound(_)
             | Self::NamespaceNotAllowed(_)
-            | Self::RepositoryNotReady(_) => false,
+            | Self::RepositoryNotReady(_)
+            // The policy's, the repository's and the operator's own change bring it back.
+            | Self::NoConsent(_) => false,
         }
     }
 }
