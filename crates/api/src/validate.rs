@@ -1125,6 +1125,64 @@ mod tests {
         object
     }
 
+    #[test]
+    fn identities_and_copies_of_credentials_are_judged_by_their_words() {
+        let said = |spec: Value| -> Vec<String> {
+            let spec: SnapshotPolicySpec = serde_json::from_value(spec).expect("decodes");
+            policy(&spec).into_iter().map(|refusal| refusal.0).collect()
+        };
+        let base = json!({
+            "repository": { "kind": "ClusterRepository", "name": "r" }, "sources": [{ "pvc": { "name": "c" } }],
+            "credentialProjection": { "enabled": true }, "identity": { "username": "Ops Team", "hostname": "shop.lab" },
+        });
+        assert_eq!(said(base.clone()), Vec::<String>::new());
+        for (path, value, sentence) in [
+            (
+                "spec.identity.username",
+                json!("a@b"),
+                crate::crd::rules::USERNAME,
+            ),
+            (
+                "spec.identity.hostname",
+                json!("a\tb"),
+                crate::crd::rules::HOSTNAME,
+            ),
+            (
+                "spec.repository.kind",
+                json!("Repository"),
+                crate::crd::rules::PROJECTION,
+            ),
+        ] {
+            assert_eq!(said(with(&base, path, value)), [sentence]);
+        }
+        let repository = |defaults: Value| -> Vec<String> {
+            let spec = json!({
+                "backend": { "filesystem": { "volume": { "pvc": { "name": "c" } } } },
+                "encryption": { "passwordSecretRef": { "name": "s" } }, "identityDefaults": defaults,
+            });
+            let spec: RepositorySpec = serde_json::from_value(spec).expect("decodes");
+            super::repository(&spec)
+                .into_iter()
+                .map(|refusal| refusal.0)
+                .collect()
+        };
+        let good = json!({ "usernameExpr": "namespace + '-' + policyName", "hostnameExpr": "namespace", "cluster": "lab" });
+        assert_eq!(repository(good), Vec::<String>::new());
+        assert_eq!(
+            repository(json!({ "cluster": "Lab.one" })),
+            [crate::crd::rules::CLUSTER]
+        );
+        let bad = repository(json!({ "usernameExpr": "namespace +", "hostnameExpr": "host" }));
+        assert!(
+            bad[0].starts_with("spec.identityDefaults.hostnameExpr names host"),
+            "{bad:?}"
+        );
+        assert!(
+            bad[1].starts_with("spec.identityDefaults.usernameExpr is not CEL"),
+            "{bad:?}"
+        );
+    }
+
     fn check<T: serde::de::DeserializeOwned>(
         base: &Value,
         table: &[Unsupported],

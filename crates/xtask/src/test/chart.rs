@@ -340,7 +340,10 @@ fn projection(chart: &Chart) -> Result<()> {
     let switch = "features.credentialProjection.enabled=true";
     for (settings, wanted) in [
         (vec![], vec![]),
-        (vec![switch], vec![serde_json::json!(["get", "create", "patch", "delete"])]),
+        (
+            vec![switch],
+            vec![serde_json::json!(["get", "create", "patch", "delete"])],
+        ),
     ] {
         let objects = chart.render(&settings)?;
         let mut found = Vec::new();
