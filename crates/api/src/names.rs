@@ -132,10 +132,8 @@ pub const CLUSTER_REPOSITORY_UID_LABEL: &str = "kopiur.home-operations.com/clust
 pub const PROJECTED_FROM: &str = "kopiur.home-operations.com/projected-from";
 /// Annotation on a copy of a Secret: when it was last written, RFC 3339.
 pub const PROJECTED_AT: &str = "kopiur.home-operations.com/projected-at";
-/// Annotation on a mover Job: the copy of the credentials that it reads, in its namespace.
+/// Annotation on a mover Job, for people: the copy of the credentials that it reads, in its namespace.
 pub const PROJECTED_CREDENTIALS: &str = "kopiur.home-operations.com/projected-credentials";
-/// Annotation on a mover Job: the repository whose Secrets that copy is of (`<Kind>/<namespace>/<name>`).
-pub const PROJECTED_REPOSITORY: &str = "kopiur.home-operations.com/projected-repository";
 /// Standard label: what an object is for.
 pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Standard label that tells our objects from another manager's.

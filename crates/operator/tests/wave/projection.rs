@@ -111,6 +111,10 @@ async fn a_copy_is_there_while_its_job_is_and_holds_what_that_reads() {
         (&owner["kind"], &owner["uid"]),
         (&json!("Job"), &job["metadata"]["uid"])
     );
+    let begun = story.server.get(&snapshot_path("a")).unwrap();
+    let early = begun["status"]["conditions"].to_string();
+    assert!(!early.contains("CredentialsAvailable"), "not said before: {early}");
+    story.run_pass("a").await;
     assert_eq!(story.said("a").1, "Projected");
     // Nothing of it in the Job.
     assert!(!job.to_string().contains("eA=="));
@@ -233,7 +237,7 @@ async fn a_secret_of_the_copys_name_that_is_not_ours_is_left_and_said() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_said_with_the_value_that_gives_it() {
+async fn what_forbids_a_copy_is_said_in_the_servers_own_words() {
     let story = consenting();
     story.projecting("a");
     story.server.on_write(|write, _| {
@@ -243,10 +247,144 @@ async fn a_right_that_is_missing_is_said_with_the_value_that_gives_it() {
     assert!(story.job_of("a").is_none());
     let (_, reason, message) = story.said("a");
     assert_eq!(reason, "CredentialProjectionNotAllowed");
+    // The feature is on: to set its value would be no advice. A quota answers 403 too.
+    assert!(!message.contains("features."), "{message}");
     assert!(
-        message.contains("features.credentialProjection.enabled"),
+        message.contains(": refused by the test. The feature is installed"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn a_job_that_is_annotated_gets_no_other_repositorys_secret() {
+    let story = consenting();
+    let other = SHARED.replace("shared", "bank");
+    let mut bank = story.server.get(SHARED).unwrap();
+    bank["metadata"] = json!({ "name": "bank", "uid": "bank-uid", "generation": 1 });
+    bank["spec"]["encryption"]["passwordSecretRef"]["name"] = json!("bank-key");
+    story.server.put(&other, bank);
+    story.server.put(
+        "/api/v1/namespaces/holdfast-system/secrets/bank-key",
+        json!({ "metadata": { "name": "bank-key" }, "data": { "KOPIA_PASSWORD": "YmFuaw==" } }),
+    );
+    let annotate = |story: &Story| {
+        story.server.edit(&format!("{JOBS}/a"), |j| {
+            j["metadata"]["annotations"]["kopiur.home-operations.com/projected-repository"] =
+                json!("ClusterRepository/bank");
+            j["metadata"]["annotations"]["kopiur.home-operations.com/projected-credentials"] = json!("mine");
+            j["status"] = json!({ "active": 1, "ready": 1 });
+        });
+    };
+    // The one who annotates it asks for a copy, of his own repository...
+    story.projecting("a");
+    story.runs("a").await;
+    annotate(&story);
+    story.run_pass("a").await;
+    let copies = story.copies();
+    assert_eq!(copies.len(), 1);
+    assert_eq!(copies[0]["data"], json!({ "KOPIA_PASSWORD": "eA==" }));
+    // ...or for none at all.
+    story.server.edit(&policy_path(), |p| {
+        p["spec"]["credentialProjection"] = Value::Null;
+    });
+    story.run_pass("a").await;
+    story.run_pass("a").await;
+    assert!(story.copies().is_empty());
+    // A Job that another made is nobody's, whatever its labels say.
+    story.projecting("b");
+    story.runs("b").await;
+    let copy = story.copies()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    story.server.remove(&format!("{SECRETS}/{copy}"));
+    story.server.edit(&format!("{JOBS}/b"), |j| {
+        j["metadata"]["ownerReferences"] = Value::Null;
+        j["status"] = json!({ "active": 1, "ready": 1 });
+    });
+    story.run_pass("b").await;
+    assert!(story.copies().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_goes_with_each_consent_while_the_job_runs_and_comes_back_with_it() {
+    for case in 0..3 {
+        let story = consenting();
+        story.projecting("a");
+        story.runs("a").await;
+        story.server.edit(&format!("{JOBS}/a"), |j| {
+            j["status"] = json!({ "active": 1, "ready": 1 })
+        });
+        story.run_pass("a").await;
+        assert_eq!(
+            (story.copies().len(), story.said("a").1.as_str()),
+            (1, "Projected")
+        );
+        let before = story.server.get(SHARED).unwrap();
+        let (word, policy) = match case {
+            0 => ("spec.credentialProjection.allowed", false),
+            1 => ("spec.allowedNamespaces", false),
+            _ => ("spec.credentialProjection.enabled", true),
+        };
+        story.server.edit(SHARED, |r| match case {
+            0 => r["spec"]["credentialProjection"] = json!({ "allowed": false }),
+            1 => r["spec"]["allowedNamespaces"] = json!({ "list": ["other"] }),
+            _ => {}
+        });
+        if policy {
+            story.server.edit(&policy_path(), |p| {
+                p["spec"]["credentialProjection"] = json!({ "enabled": false });
+            });
+        }
+        story.run_pass("a").await;
+        assert!(story.copies().is_empty(), "{word}");
+        let (status, reason, message) = story.said("a");
+        assert_eq!(status, "False", "{word}");
+        assert_eq!(reason, "CredentialProjectionNotAllowed");
+        assert!(message.contains(word), "{message}");
+        let running = story.server.get(&snapshot_path("a")).unwrap();
+        assert_eq!(running["status"]["phase"], "Running");
+        if policy {
+            continue;
+        }
+        story.server.edit(SHARED, |r| *r = before.clone());
+        story.run_pass("a").await;
+        assert_eq!((story.copies().len(), story.said("a").0.as_str()), (1, "True"));
+    }
+}
+
+#[tokio::test]
+async fn a_copy_whose_job_never_was_goes_when_a_consent_does() {
+    let story = consenting();
+    story.projecting("a");
+    story.runs("a").await;
+    // As after a crash between the two.
+    story.server.remove(&format!("{JOBS}/a"));
+    assert_eq!(story.copies().len(), 1);
+    story.server.edit(SHARED, |r| {
+        r["spec"]["credentialProjection"] = json!({ "allowed": false });
+    });
+    story.runs("a").await;
+    assert!(story.job_of("a").is_none() && story.copies().is_empty());
+    assert_eq!(story.said("a").1, "CredentialProjectionNotAllowed");
+}
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_written_is_replaced() {
+    let story = consenting();
+    story.projecting("a");
+    story.runs("a").await;
+    let name = story.copies()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    story
+        .server
+        .edit(&format!("{SECRETS}/{name}"), |s| s["immutable"] = json!(true));
+    story
+        .server
+        .edit(SOURCE, |s| s["data"]["KOPIA_PASSWORD"] = json!("eXk="));
+    story.server.edit(&format!("{JOBS}/a"), |j| {
+        j["status"] = json!({ "active": 1, "ready": 1 })
+    });
+    story.run_pass("a").await;
+    let copies = story.copies();
+    assert_eq!(copies[0]["data"]["KOPIA_PASSWORD"], "eXk=");
+    assert!(copies[0]["immutable"].is_null(), "another one took its place");
 }
 
 #[tokio::test]

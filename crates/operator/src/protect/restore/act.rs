@@ -3,7 +3,7 @@
 use super::claims::{Claim, SELECTED_NODE};
 use super::decide::Step;
 use super::observe::{Facts, Target};
-use super::{finish, job, report};
+use super::{copies, finish, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::create::{Created, create_job};
 use crate::jobs::outcome::{JobFact, Read, refused_pod};
@@ -35,6 +35,9 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
     match step {
         Step::Rest(again) => Ok(again.map_or(Next::Settled, after)),
         Step::Say(reason, message, again) => {
+            if facts.job.is_none() {
+                copies::withdraw_recorded(ctx, facts).await?;
+            }
             report::write(ctx, facts, |status| {
                 report::say(status, facts, reason, &message, now)
             })
@@ -60,6 +63,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
         Step::Finish(reason, message) => finish::end(ctx, facts, reason, &message, now).await,
         Step::Begin(claim) => begin(ctx, facts, &claim, now).await,
         Step::Forget => {
+            copies::withdraw_recorded(ctx, facts).await?;
             ctx.results.progress().forget(&job::run(&facts.view));
             // With them goes the claim that one of them owns.
             remove_all(ctx, &jobs_of(ctx, facts)).await?;
@@ -76,6 +80,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             Ok(Next::After(Duration::from_secs(2)))
         }
         Step::StartOver => {
+            copies::withdraw_recorded(ctx, facts).await?;
             ctx.results.progress().forget(&job::run(&facts.view));
             report::write(ctx, facts, |status| {
                 let target = status.target.take().filter(|_| facts.populates());
@@ -143,6 +148,7 @@ pub(super) fn begin_anew(status: &mut RestoreStatus, facts: &Facts) {
 
 /// A claim asks: everything of an earlier one is forgotten, the snapshot among it.
 async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let before = facts.filling().is_some();
     let message = format!("Claim {} asks to be filled.", claim.name);
@@ -177,6 +183,7 @@ async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> R
 }
 
 async fn pin(ctx: &Context, facts: &Facts, resolved: ResolvedRestore, now: Timestamp) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let message = match &resolved.kopia_snapshot_id {
         Some(id) => format!("It is snapshot {id}."),
@@ -305,7 +312,7 @@ fn held(hold: &Hold) -> Reason {
 }
 
 async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
-    projection::follow(ctx, &job.job).await?;
+    let followed = copies::follow(ctx, facts, &job.job).await?;
     let run = job::run(&facts.view);
     ctx.results.progress().expect(&run, &job.job.key().namespace);
     let told = ctx.results.progress().of(&run);
@@ -333,6 +340,7 @@ async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) ->
             None => (reason, Some(message)),
         },
     };
+    let message = message.or(followed);
     report::write(ctx, facts, |status| {
         if let Some(told) = told {
             let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -359,6 +367,7 @@ async fn retry(
     next: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let attempts = facts
         .view

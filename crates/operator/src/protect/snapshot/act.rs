@@ -1,5 +1,6 @@
 //! Carrying out a step: the pin is recorded before the Job is created.
 
+use super::copies;
 use super::decide::Step;
 use super::observe::{Blocked, Facts, Possible};
 use super::result;
@@ -9,7 +10,7 @@ use crate::jobs::create::{Created, create_job};
 use crate::jobs::job_name;
 use crate::jobs::outcome::{JobFact, Read, refused_pod};
 use crate::jobs::privileged::{self, Task};
-use crate::jobs::projection::{self, Hold, Projection};
+use crate::jobs::projection::{self, Projection};
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
@@ -186,6 +187,10 @@ pub(super) fn kstatus(
 
 async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {
     let generation = view.metadata.generation;
+    // It was to begin once, and a copy may have been made for a Job that never was.
+    if view.phase() == Some(SnapshotPhase::Running) {
+        copies::withdraw(ctx, view).await?;
+    }
     let (reason, message) = (why.reason(), why.message());
     let stalled = matches!(why, Blocked::InvalidSpec(_) | Blocked::NoPolicy);
     write_status(ctx, view, |status| {
@@ -282,15 +287,13 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             status.resolved = Some(pin);
             let list = &mut status.conditions;
             let there = "Everything the run needs is there.";
-            conditions::set(
-                list,
-                conditions::CREDENTIALS_AVAILABLE,
-                true,
-                if run.projects { "Projected" } else { "Available" },
-                there,
-                generation,
-                now,
-            );
+            let credentials = conditions::CREDENTIALS_AVAILABLE;
+            if run.projects {
+                // Said when the copy is there.
+                conditions::clear(list, credentials);
+            } else {
+                conditions::set(list, credentials, true, "Available", there, generation, now);
+            }
             conditions::set(
                 list,
                 conditions::SOURCE_PVC_AVAILABLE,
@@ -364,9 +367,16 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     if let Some(copy) = &copy {
         copy.apply(&mut mover);
     }
+    // Before the lane is held: the Secrets of one run keep no other waiting.
+    if let (Some(copy), Some(owner)) = (&copy, &mover.owner)
+        && let Some(hold) = projection::ensure(ctx, copy, owner).await?
+    {
+        copies::say_hold(ctx, view, &hold, now).await?;
+        return Ok(Next::After(Duration::from_secs(10)));
+    }
     // Held until CREATE: a batch that asks meanwhile counts this writer, or this writer finds that batch.
     let gate = ctx.gates.lane(run.repository.unique_id().unwrap_or_default());
-    let _gate = gate.lock().await;
+    let held = gate.lock().await;
     match writers::may_begin(ctx, &run.repository).await? {
         Begin::Now => {}
         Begin::AfterBatch => {
@@ -382,18 +392,14 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             return Ok(Next::After(Duration::from_secs(10)));
         }
     }
-    if let (Some(copy), Some(owner)) = (&copy, &mover.owner)
-        && let Some(hold) = projection::ensure(ctx, copy, owner).await?
-    {
-        say_hold(ctx, view, &hold, now).await?;
-        return Ok(Next::After(Duration::from_secs(10)));
-    }
     let job = if run.privileged {
         privileged::job(&mover, Task::Read)?
     } else {
         mover.job()?
     };
-    let (reason, message) = match create_job(ctx, &mover.namespace, job).await {
+    let created = create_job(ctx, &mover.namespace, job).await;
+    drop(held);
+    let (reason, message) = match created {
         Ok(Created::Yes(job)) => {
             if let Some(copy) = &copy {
                 projection::ensure(ctx, copy, &projection::owned_by(&job)).await?;
@@ -426,26 +432,6 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     })
     .await?;
     Ok(Next::After(Duration::from_secs(10)))
-}
-
-/// There is no copy of the credentials, so there is no Job: why.
-async fn say_hold(ctx: &Context, view: &SnapshotView, hold: &Hold, now: Timestamp) -> Result<(), Error> {
-    let generation = view.metadata.generation;
-    let (reason, message) = (hold.reason(), hold.message());
-    write_status(ctx, view, |status| {
-        let kind = conditions::CREDENTIALS_AVAILABLE;
-        conditions::set(
-            &mut status.conditions,
-            kind,
-            false,
-            reason,
-            message,
-            generation,
-            now,
-        );
-        kstatus(status, generation, (false, true, false), reason, message, now);
-    })
-    .await
 }
 
 /// How the pod is: what the policy says over what the repository says.
@@ -485,7 +471,10 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         return Ok(Next::After(Duration::from_secs(20)));
     }
     writers::let_go(ctx, &job.job).await?;
-    projection::follow(ctx, &job.job).await?;
+    if copies::follow(ctx, view, &job.job, now).await? {
+        // Its own event brings it back.
+        return Ok(Next::After(Duration::from_secs(5)));
+    }
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),

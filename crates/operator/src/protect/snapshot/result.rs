@@ -4,9 +4,9 @@
 //! that for its log. A run without a readable result is Failed, and says that nothing is known to be recorded.
 
 use super::act::{kstatus, write_status};
+use super::copies;
 use crate::context::{Context, Error};
 use crate::jobs::outcome::{self, Read};
-use crate::jobs::projection;
 use crate::protect::repository;
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
@@ -43,7 +43,7 @@ pub async fn record(
 ) -> Result<(), Error> {
     super::vanished::report(ctx, view, read, now).await?;
     // Before the result is recorded: after that nobody looks at this Job again.
-    projection::withdraw(ctx, job).await?;
+    copies::withdraw(ctx, view).await?;
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
     let created = view.metadata.creation_timestamp.as_ref().map(|t| t.0);

@@ -3,26 +3,31 @@
 //! **Promises.** A copy is made only with three consents: the repository's, its user's, and the installation's, which is
 //! what gives the operator the rights for it. It holds the keys that movers read and no other, is labelled as ours, says
 //! what it was copied from, and belongs to one Job: it goes when that Job's result is recorded, and with the Job at the
-//! latest. While the Job is there it follows its source. A Secret that is not ours is never written: the run waits and
-//! says so. No content is kept, logged or put into an error.
+//! latest. While the Job is there it follows its source, and goes as soon as one of the consents does ([`follow`]). What
+//! stands on a Job says nothing about whose credentials it may have: that is asked of the object it works for. A Secret
+//! that is not ours is never written: the run waits and says so. No content is kept, logged or put into an error.
 //!
 //! **Assumes.** The Secrets of a ClusterRepository are in the operator's namespace (its own pass sees to that), where
 //! everything runs that works for the repository itself: deletions and maintenance need no copy, and outlast every policy.
 
+mod follow;
+
+pub use follow::{Followed, User, follow, owned_by, permitted, withdraw, withdraw_unused};
+
 use super::build::{Mover, Storage};
 use super::create::{NOT_READ, is_no_place};
 use super::needs::BUCKET_KEYS;
-use super::{job_name, name_repository, parse_repository, short_hash};
+use super::{job_name, name_repository, short_hash};
 use crate::context::{Context, Error};
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::RepositoryKey;
-use crate::world::views::{JobView, RepositoryView};
+use crate::world::views::RepositoryView;
 use holdfast_api::names;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, PostParams, PropagationPolicy};
+use kube::core::Status;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,6 +74,11 @@ pub fn consent(installed: bool, view: &RepositoryView, asked: bool) -> Consent {
     Consent::Given
 }
 
+/// Name of the copy for this Job of this object: never one that somebody else says.
+fn name(job: &str, owner_uid: &str) -> String {
+    job_name(&format!("{job}-credentials-{}", short_hash(owner_uid)))
+}
+
 /// One copy: what of, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Projection {
@@ -91,7 +101,7 @@ impl Projection {
         let password = &view.spec.encryption.password_secret_ref;
         Self {
             namespace: namespace.to_owned(),
-            name: job_name(&format!("{job}-credentials-{}", short_hash(owner_uid))),
+            name: name(job, owner_uid),
             from: view.place(&ctx.settings.namespace).to_owned(),
             password: (password.name.clone(), password.key.clone()),
             keys: view.s3().map(|s3| s3.auth.secret_name().to_owned()),
@@ -113,12 +123,9 @@ impl Projection {
             } => secret.clone_from(&self.name),
             Storage::Claim(_) | Storage::Nfs(_) => {}
         }
-        for (key, value) in [
-            (names::PROJECTED_CREDENTIALS, self.name.clone()),
-            (names::PROJECTED_REPOSITORY, name_repository(&self.repository)),
-        ] {
-            mover.annotations.insert(key.to_owned(), value);
-        }
+        // For whoever looks at the Job; nothing here reads it.
+        let told = (names::PROJECTED_CREDENTIALS.to_owned(), self.name.clone());
+        mover.annotations.extend([told]);
     }
 
     fn shown(&self) -> String {
@@ -211,7 +218,7 @@ pub async fn ensure(
         Ok(None) => create(ctx, &api, projection, data, owner).await,
         Ok(Some(there)) if !is_ours(&there, &projection.owner_uid) => Ok(Some(taken(projection))),
         Ok(Some(there)) => update(ctx, &api, projection, &there, data, owner).await,
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(projection))),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(ctx, projection, &status))),
         Err(error) => Err(error.into()),
     }
 }
@@ -234,7 +241,7 @@ async fn create(
         Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Conflict),
         // The Job will meet the same, and says it.
         Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(projection))),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(ctx, projection, &status))),
         Err(error) => Err(error.into()),
     }
 }
@@ -252,6 +259,20 @@ async fn update(
     if before == data && owners == [owner.clone()] {
         return Ok(None);
     }
+    if there.immutable == Some(true) {
+        // Nothing can be written into it: another one takes its place.
+        ctx.leadership.guard()?;
+        let uid = there.metadata.uid.as_deref().unwrap_or_default();
+        let version = there.metadata.resource_version.as_deref();
+        let background = PropagationPolicy::Background;
+        return match write::delete(api, &projection.name, uid, version, background).await {
+            Ok(()) | Err(WriteError::Gone) => create(ctx, api, projection, data, owner).await,
+            Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => {
+                Ok(Some(forbidden(ctx, projection, &status)))
+            }
+            Err(error) => Err(error.into()),
+        };
+    }
     let mut patched = json!(data);
     for gone in before.keys().filter(|key| !data.contains_key(*key)) {
         patched[gone] = Value::Null;
@@ -268,7 +289,7 @@ async fn update(
     match write::patch(api, &projection.name, version, patch).await {
         Ok(_) => Ok(None),
         Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => {
-            Ok(Some(forbidden(projection)))
+            Ok(Some(forbidden(ctx, projection, &status)))
         }
         Err(error) => Err(error.into()),
     }
@@ -281,9 +302,16 @@ fn taken(projection: &Projection) -> Hold {
     ))
 }
 
-fn forbidden(projection: &Projection) -> Hold {
+/// The server's own words go first: a quota and an admission policy answer like a missing right.
+fn forbidden(ctx: &Context, projection: &Projection, status: &Status) -> Hold {
+    let advice = if ctx.settings.credential_projection {
+        "The feature is installed, so these words say what to correct: the operator's role, an admission policy, or a quota of the namespace."
+    } else {
+        "Set the chart value features.credentialProjection.enabled: true."
+    };
+    let words = status.message.trim_end_matches('.');
     Hold::Forbidden(format!(
-        "The API server does not let the operator read or write Secret {}, the copy of the credentials. Set the chart value features.credentialProjection.enabled: true.",
+        "The API server does not let the operator read or write Secret {}, the copy of the credentials: {words}. {advice}",
         projection.shown()
     ))
 }
@@ -329,7 +357,12 @@ async fn source(
 ) -> Result<Result<BTreeMap<String, ByteString>, Hold>, Error> {
     let api: Api<Secret> = Api::namespaced(ctx.client.clone(), &projection.from);
     let found = match api.get_opt(name).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let (from, words) = (&projection.from, status.message.trim_end_matches('.'));
+            return Ok(Err(Hold::Source(format!(
+                "The API server does not let the operator read Secret {from}/{name}, which is to be copied: {words}."
+            ))));
+        }
         other => other?,
     };
     Ok(found
@@ -359,94 +392,4 @@ fn is_ours(secret: &Secret, owner_uid: &str) -> bool {
     is(names::MANAGED_BY_LABEL, names::MANAGED_BY)
         && is(names::CREDS_SCOPE_LABEL, SCOPE)
         && is(names::OWNER_UID_LABEL, owner_uid)
-}
-
-/// The Job as the owner of its copy.
-#[must_use]
-pub fn owned_by(job: &Job) -> OwnerReference {
-    owner(
-        job.metadata.name.clone().unwrap_or_default(),
-        job.metadata.uid.clone().unwrap_or_default(),
-    )
-}
-
-fn owner(name: String, uid: String) -> OwnerReference {
-    OwnerReference {
-        api_version: "batch/v1".to_owned(),
-        kind: "Job".to_owned(),
-        name,
-        uid,
-        controller: Some(true),
-        block_owner_deletion: Some(false),
-    }
-}
-
-/// A Job runs: its copy follows the source, and belongs to it. What cannot be done now is done at the next look.
-///
-/// # Errors
-/// [`Error`].
-pub async fn follow(ctx: &Context, job: &JobView) -> Result<(), Error> {
-    let repository = job.annotation(names::PROJECTED_REPOSITORY);
-    let repository = repository.and_then(parse_repository);
-    let view = repository.and_then(|key| ctx.world.repository(&key));
-    let (Some(name), Some(view), true) = (
-        job.annotation(names::PROJECTED_CREDENTIALS),
-        view,
-        ctx.settings.credential_projection,
-    ) else {
-        return Ok(());
-    };
-    let key = job.key();
-    let owner_uid = job.label(names::OWNER_UID_LABEL).unwrap_or_default();
-    let mut projection = Projection::of(ctx, &view, &key.namespace, &key.name, owner_uid);
-    name.clone_into(&mut projection.name);
-    let owner = owner(key.name.clone(), job.uid().to_owned());
-    if let Some(hold) = ensure(ctx, &projection, &owner).await? {
-        tracing::warn!(job = %key, reason = hold.reason(), "the copy of the credentials does not follow: {}", hold.message());
-    }
-    Ok(())
-}
-
-/// A Job is done with its copy: it goes. Without the right it goes with the Job.
-///
-/// # Errors
-/// [`Error`].
-pub async fn withdraw(ctx: &Context, job: &JobView) -> Result<(), Error> {
-    let Some(name) = job.annotation(names::PROJECTED_CREDENTIALS) else {
-        return Ok(());
-    };
-    let owner_uid = job.label(names::OWNER_UID_LABEL).unwrap_or_default();
-    withdraw_named(ctx, &job.key().namespace, name, owner_uid).await
-}
-
-/// The Job of this copy does not come to be: it goes.
-///
-/// # Errors
-/// [`Error`].
-pub async fn withdraw_unused(ctx: &Context, projection: &Projection) -> Result<(), Error> {
-    withdraw_named(
-        ctx,
-        &projection.namespace,
-        &projection.name,
-        &projection.owner_uid,
-    )
-    .await
-}
-
-async fn withdraw_named(ctx: &Context, namespace: &str, name: &str, owner_uid: &str) -> Result<(), Error> {
-    let api: Api<Secret> = Api::namespaced(ctx.client.clone(), namespace);
-    let found = match api.get_opt(name).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => None,
-        other => other?,
-    };
-    let Some(secret) = found.filter(|secret| is_ours(secret, owner_uid)) else {
-        return Ok(());
-    };
-    ctx.leadership.guard()?;
-    let uid = secret.metadata.uid.as_deref().unwrap_or_default();
-    match write::delete(&api, name, uid, None, PropagationPolicy::Background).await {
-        Ok(()) | Err(WriteError::Gone | WriteError::Conflict) => Ok(()),
-        Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
