@@ -230,6 +230,31 @@ fn nothing_deep_long_or_repeated_is_evaluated() {
     assert!(expression::say(&many, &about).is_ok());
 }
 
+#[test]
+fn a_chain_of_words_is_as_deep_as_one_of_signs() {
+    // On a small stack, where a tree that deep would end the process.
+    let asked = std::thread::Builder::new().stack_size(512 * 1024).spawn(|| {
+        let labels = labels();
+        let about = about(&labels, None, false);
+        for chain in [
+            "1 in ", "1in ", "1\tin\n", "0x1in ", "1uin ", "1e1in ", "a'\\'in ",
+        ] {
+            let most = 1024 / chain.len() - 1;
+            let text = format!("{}1", chain.repeat(most));
+            let why = expression::check(&text).unwrap_err();
+            assert!(why.contains("operators, dots and brackets"), "{why}");
+            let within = format!("{}1", chain.repeat(8));
+            assert!(expression::say(&within, &about).is_err(), "no name, and no crash");
+        }
+        // A longer word is none.
+        let text = format!("'{}'", "inn ".repeat(60).trim());
+        assert!(expression::say(&text, &about).is_ok());
+        let text = "'team' in labels ? 'an inn' : namespace";
+        assert_eq!(expression::say(text, &about), Ok("an inn".to_owned()));
+    });
+    asked.unwrap().join().unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]

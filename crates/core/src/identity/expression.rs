@@ -74,10 +74,8 @@ fn read(text: &str, env: &Arc<Env>) -> Result<Program, String> {
     if text.len() > LONGEST {
         return Err(format!("has {} bytes, at most {LONGEST} are read", text.len()));
     }
-    let operators = text
-        .chars()
-        .filter(|c| ".+-*/%<>=!&|?:[]{}(),".contains(*c))
-        .count();
+    let signs = text.chars().filter(|c| ".+-*/%<>=!&|?:[]{}(),".contains(*c));
+    let operators = signs.count() + words(text);
     if operators > MOST_OPERATORS {
         return Err(format!(
             "has {operators} operators, dots and brackets, at most {MOST_OPERATORS} are read: make it simpler"
@@ -158,6 +156,15 @@ fn string_length(text: &str, quote: char, raw: bool) -> usize {
         escaped = c == '\\' && !escaped && !raw;
     }
     text.len()
+}
+
+/// Operators that are words: every `in` at the end of a word. In `0x1in`, `1uin` and what no lexer of ours reads alike it
+/// is one too; what is in quotes or ends a longer word counts with them, which only makes it more.
+fn words(text: &str) -> usize {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let all = text.match_indices("in");
+    all.filter(|(at, word)| !goes_on(&text[at + word.len()..]))
+        .count()
 }
 
 /// How deep a text may be nested at most: what is in quotes counts too, which only makes it more.

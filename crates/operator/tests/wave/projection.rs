@@ -113,7 +113,10 @@ async fn a_copy_is_there_while_its_job_is_and_holds_what_that_reads() {
     );
     let begun = story.server.get(&snapshot_path("a")).unwrap();
     let early = begun["status"]["conditions"].to_string();
-    assert!(!early.contains("CredentialsAvailable"), "not said before: {early}");
+    assert!(
+        !early.contains("CredentialsAvailable"),
+        "not said before: {early}"
+    );
     story.run_pass("a").await;
     assert_eq!(story.said("a").1, "Projected");
     // Nothing of it in the Job.
@@ -452,9 +455,8 @@ async fn a_snapshot_is_deleted_after_the_policy_that_projected_its_credentials_i
     assert!(story.server.get(&snapshot_path("a")).is_none(), "released");
 }
 
-#[tokio::test]
-async fn a_restore_reads_a_copy_too_and_lets_it_go() {
-    let story = consenting();
+/// A Restore into a claim that asks for a copy; its path.
+fn restoring(story: &Story) -> String {
     let path = snapshot_path("back").replace("/snapshots/", "/restores/");
     story.server.put(
         "/api/v1/namespaces/backup/persistentvolumeclaims/data",
@@ -473,10 +475,21 @@ async fn a_restore_reads_a_copy_too_and_lets_it_go() {
             },
         }),
     );
-    let key = ObjectKey::new("backup", "back");
+    path
+}
+
+async fn restores(story: &Story) {
     for _ in 0..3 {
+        let key = ObjectKey::new("backup", "back");
         restore::pass(&story.ctx, &key).await.expect("a pass");
     }
+}
+
+#[tokio::test]
+async fn a_restore_reads_a_copy_too_and_lets_it_go() {
+    let story = consenting();
+    let path = restoring(&story);
+    restores(&story).await;
     let jobs = story.server.under(JOBS);
     assert_eq!(jobs.len(), 1, "{:?}", story.server.get(&path));
     let copies = story.copies();
@@ -488,8 +501,34 @@ async fn a_restore_reads_a_copy_too_and_lets_it_go() {
         "result": { "restore": { "resolved": { "found": null, "ofIdentity": 0, "paths": [] } } },
     });
     story.end(&jobs[0].0, &nothing.to_string(), true);
-    for _ in 0..3 {
-        restore::pass(&story.ctx, &key).await.expect("a pass");
-    }
+    restores(&story).await;
     assert!(story.copies().is_empty(), "{:?}", story.server.get(&path));
+}
+
+#[tokio::test]
+async fn a_restores_copy_goes_with_a_consent_whether_its_job_is_there_or_not() {
+    for there in [true, false] {
+        let story = consenting();
+        let path = restoring(&story);
+        restores(&story).await;
+        let (job, _) = story.server.under(JOBS).remove(0);
+        assert_eq!(story.copies().len(), 1);
+        if there {
+            story.server.edit(&job, |j| {
+                j["status"] = json!({ "active": 1, "ready": 1 });
+                j["metadata"]["annotations"]["kopiur.home-operations.com/projected-credentials"] =
+                    json!("mine");
+            });
+        } else {
+            story.server.remove(&job);
+        }
+        story.server.edit(SHARED, |r| {
+            r["spec"]["allowedNamespaces"] = json!({ "list": ["other"] })
+        });
+        restores(&story).await;
+        assert!(story.copies().is_empty(), "{there}");
+        let said = story.condition(&story.server.get(&path).unwrap(), "Ready");
+        let word = if there { "was removed" } else { "may not use" };
+        assert!(said.2.contains(word), "{said:?}");
+    }
 }
