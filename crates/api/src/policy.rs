@@ -254,9 +254,18 @@ pub struct PolicyResolved {
     /// The identity that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<ResolvedIdentity>,
+    /// Unique id of the repository in which it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_id: Option<String>,
+    /// The path that is recorded with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_path: Option<String>,
     /// The value of the annotation `allow-identity-change` that was used up: only another one allows another change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_identity_change: Option<String>,
+    /// The same of the annotation on the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_identity_change_of_repository: Option<String>,
 }
 
 /// Under which identity the repository records a policy's snapshots.

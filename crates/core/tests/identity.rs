@@ -3,6 +3,7 @@
 
 use holdfast_core::identity::{
     About, Defaults, InForce, Named, Own, asked, check_name, expression, in_force, is_cluster, namespace_of,
+    recorded_namespace,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -167,15 +168,30 @@ fn in_a_shared_repository_no_words_make_a_host_name_another_namespaces() {
 #[test]
 fn an_edit_does_not_rename_what_bears_a_name_until_a_person_says_so() {
     let (old, new) = (named("web", "shop"), named("me", "shop"));
-    assert_eq!(in_force(new.clone(), None, false), InForce::Asked(new.clone()));
+    let asks = |named: &Named| Ok(named.clone());
+    assert_eq!(in_force(asks(&new), None, false), Ok(InForce::Asked(new.clone())));
     assert_eq!(
-        in_force(old.clone(), Some(old.clone()), false),
-        InForce::Asked(old.clone())
+        in_force(asks(&old), Some(old.clone()), false),
+        Ok(InForce::Asked(old.clone()))
     );
-    let kept = in_force(new.clone(), Some(old.clone()), false);
+    let kept = in_force(asks(&new), Some(old.clone()), false).unwrap();
     assert_eq!(kept.named(), &old);
     assert!(matches!(kept, InForce::Kept { .. }));
-    assert_eq!(in_force(new.clone(), Some(old), true), InForce::Asked(new));
+    // An expression that fails is no reason to stop what has a name.
+    for allowed in [false, true] {
+        let kept = in_force(Err("no".to_owned()), Some(old.clone()), allowed).unwrap();
+        assert_eq!(kept.named(), &old);
+    }
+    assert_eq!(in_force(Err("no".to_owned()), None, true), Err("no".to_owned()));
+    assert_eq!(in_force(asks(&new), Some(old), true), Ok(InForce::Asked(new)));
+}
+
+#[test]
+fn what_was_recorded_names_its_namespace_whatever_the_repository_says_by_now() {
+    for hostname in ["shop", "shop.lab", "shop.lab.old"] {
+        assert_eq!(recorded_namespace(hostname), "shop");
+    }
+    assert_eq!(recorded_namespace("shoplab"), "shoplab");
 }
 
 #[test]

@@ -162,6 +162,16 @@ pub fn namespace_of<'a>(hostname: &'a str, cluster: Option<&str>) -> &'a str {
         .unwrap_or(hostname)
 }
 
+/// The namespace of a host name that the operator itself recorded: what is before the first dot, for a namespace has none.
+/// It does not depend on what `spec.identityDefaults.cluster` is by now. Of what somebody typed, or another cluster or
+/// another tool recorded, [`namespace_of`] is asked.
+#[must_use]
+pub fn recorded_namespace(hostname: &str) -> &str {
+    hostname
+        .split_once('.')
+        .map_or(hostname, |(namespace, _)| namespace)
+}
+
 /// Which identity counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InForce {
@@ -171,8 +181,8 @@ pub enum InForce {
     Kept {
         /// In force.
         named: Named,
-        /// What the specs ask for.
-        asked: Named,
+        /// What the specs ask for, or why they say no name.
+        asked: Result<Named, String>,
     },
 }
 
@@ -187,10 +197,25 @@ impl InForce {
 }
 
 /// Decides: `borne` is what the policy's snapshots bear, if it has any; `allowed`, that a person said that it may change.
-#[must_use]
-pub fn in_force(asked: Named, borne: Option<Named>, allowed: bool) -> InForce {
-    match borne {
-        Some(named) if named != asked && !allowed => InForce::Kept { named, asked },
-        Some(_) | None => InForce::Asked(asked),
+/// Specs that say no name change nothing for snapshots that bear one.
+///
+/// # Errors
+/// Why the specs say no name, where none is borne.
+pub fn in_force(
+    asked: Result<Named, String>,
+    borne: Option<Named>,
+    allowed: bool,
+) -> Result<InForce, String> {
+    match (asked, borne) {
+        (Ok(asked), Some(named)) if named != asked && !allowed => Ok(InForce::Kept {
+            named,
+            asked: Ok(asked),
+        }),
+        (Ok(asked), Some(_) | None) => Ok(InForce::Asked(asked)),
+        (Err(why), Some(named)) => Ok(InForce::Kept {
+            named,
+            asked: Err(why),
+        }),
+        (Err(why), None) => Err(why),
     }
 }

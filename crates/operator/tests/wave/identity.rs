@@ -4,7 +4,7 @@ use crate::cluster_repository::{SHARED, shared};
 use crate::story::{JOBS, Story, repository_path, snapshot_path};
 use crate::work_document;
 use axum::http::Method;
-use holdfast_operator::protect::{policy, snapshot};
+use holdfast_operator::protect::{policy, restore, snapshot};
 use holdfast_operator::world::keys::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -219,4 +219,182 @@ async fn in_a_cluster_repository_a_policy_cannot_take_another_namespaces_host_na
         .server
         .edit(&policy_path("p"), |p| p["spec"]["identity"] = Value::Null);
     assert_eq!(story.begun("a").await, of("p", "backup.lab"));
+}
+
+#[tokio::test]
+async fn a_name_is_kept_only_in_its_repository_and_never_as_another_namespaces() {
+    // Borne in a repository that `spec.repository` named before, and, however that came to be, in the shared one itself.
+    for (unique_id, kept) in [("before", "bank"), ("id", "bank"), ("id", "bank.lab")] {
+        let story = shared(10);
+        story.run("old");
+        let identity = json!({ "username": "p", "hostname": kept, "sourcePath": "/pvc/data" });
+        story.server.edit(&snapshot_path("old"), |s| {
+            s["status"] = json!({
+                "phase": "Succeeded", "origin": "manual",
+                "snapshot": { "kopiaSnapshotID": "old", "identity": identity },
+                "timing": { "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:01:00Z" },
+                "resolved": { "uniqueId": unique_id, "repository": { "name": "nas", "namespace": "backup" } },
+            });
+        });
+        story.runs_again("a");
+        story.server.edit(&policy_path("p"), |p| {
+            p["spec"]["repository"] = json!({ "kind": "ClusterRepository", "name": "shared" });
+            p["status"]["resolved"] = json!({
+                "identity": { "username": "p", "hostname": kept },
+                "uniqueId": unique_id, "sourcePath": "/pvc/data",
+            });
+        });
+        assert_eq!(story.begun("a").await, of("p", "backup"), "{unique_id} {kept}");
+        let p = story.pass_over_policy("p").await;
+        let resolved = &p["status"]["resolved"];
+        assert_eq!(resolved["identity"]["hostname"], "backup");
+        assert_eq!(
+            (&resolved["uniqueId"], &resolved["sourcePath"]),
+            (&json!("id"), &json!("/pvc/data"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_expression_that_fails_by_now_stops_no_policy_whose_snapshots_bear_a_name() {
+    let story = Story::new(10);
+    story.run("a");
+    assert_eq!(story.begun("a").await, of("p", "backup"));
+    story.ended("a").await;
+    story.defaults(json!({ "usernameExpr": "labels.owner" }));
+    let p = story.pass_over_policy("p").await;
+    assert_eq!(story.condition(&p, "Ready").0, "True");
+    let (status, _, message) = story.condition(&p, "IdentityChangeHeld");
+    assert_eq!(status, "True");
+    assert!(
+        message.contains("cannot be evaluated") && message.contains("p@backup"),
+        "{message}"
+    );
+    story.runs_again("b");
+    assert_eq!(story.begun("b").await, of("p", "backup"));
+}
+
+#[tokio::test]
+async fn the_first_run_holds_its_name_while_it_is_under_way() {
+    let story = Story::new(10);
+    story.run("a");
+    assert_eq!(story.begun("a").await, of("p", "backup"));
+    story.server.edit(&policy_path("p"), |p| {
+        p["spec"]["identity"] = json!({ "username": "other" });
+    });
+    let p = story.pass_over_policy("p").await;
+    assert_eq!(story.condition(&p, "IdentityChangeHeld").0, "True");
+    assert_eq!(p["status"]["resolved"]["identity"]["username"], "p");
+    story.runs_again("b");
+    assert_eq!(story.begun("b").await, of("p", "backup"));
+}
+
+#[tokio::test]
+async fn who_had_it_first_is_asked_of_the_path_too() {
+    let story = Story::new(10);
+    story.run("a");
+    story.pass_over_policy("p").await;
+    let mut second = story.server.get(&policy_path("p")).unwrap();
+    second["metadata"] = json!({
+        "name": "q", "namespace": "backup", "uid": "q-uid", "generation": 1,
+        "creationTimestamp": "2026-06-01T00:00:00Z",
+    });
+    second["spec"]["identity"] = json!({ "username": "p" });
+    second["spec"]["sources"] = json!([{ "pvc": { "name": "store" } }]);
+    second.as_object_mut().unwrap().remove("status");
+    story.server.put(&policy_path("q"), second);
+    let q = story.pass_over_policy("q").await;
+    assert_eq!(story.condition(&q, "Ready").0, "True");
+    // The older one is edited onto the younger one's path: that one had it.
+    story.server.edit(&policy_path("p"), |p| {
+        p["spec"]["sources"] = json!([{ "pvc": { "name": "store" } }]);
+    });
+    let p = story.pass_over_policy("p").await;
+    let (_, reason, message) = story.condition(&p, "Stalled");
+    assert_eq!(reason, "IdentityTaken");
+    assert!(message.contains("backup/q"), "{message}");
+    let q = story.pass_over_policy("q").await;
+    assert_eq!(story.condition(&q, "Ready").0, "True");
+}
+
+#[tokio::test]
+async fn two_annotations_do_not_make_each_other_new() {
+    let story = Story::new(10);
+    story.run("a");
+    story.begun("a").await;
+    story.ended("a").await;
+    story.pass_over_policy("p").await;
+    story.server.edit(&policy_path("p"), |p| {
+        p["metadata"]["annotations"] = json!({ ALLOW: "one" })
+    });
+    story.server.edit(&repository_path(), |r| {
+        r["metadata"]["annotations"][ALLOW] = json!("two")
+    });
+    for (name, held) in [("second", "False"), ("third", "True"), ("fourth", "True")] {
+        story.server.edit(&policy_path("p"), |p| {
+            p["spec"]["identity"] = json!({ "username": name });
+        });
+        let p = story.pass_over_policy("p").await;
+        let list = p["status"]["conditions"].to_string();
+        let is_held = if list.contains("IdentityChangeHeld") {
+            story.condition(&p, "IdentityChangeHeld").0
+        } else {
+            "False".to_owned()
+        };
+        assert_eq!(is_held, held, "{name}");
+        assert_eq!(p["status"]["resolved"]["identity"]["username"], "second");
+    }
+}
+
+#[tokio::test]
+async fn what_was_recorded_with_the_clusters_name_is_restored_after_that_was_removed() {
+    let story = shared(10);
+    story.run("a");
+    story.server.edit(SHARED, |r| {
+        r["spec"]["identityDefaults"] = json!({ "cluster": "lab" })
+    });
+    story.server.edit(&policy_path("p"), |p| {
+        p["spec"]["repository"] = json!({ "kind": "ClusterRepository", "name": "shared" });
+    });
+    assert_eq!(story.begun("a").await, of("p", "backup.lab"));
+    story.ended("a").await;
+    story
+        .server
+        .edit(SHARED, |r| r["spec"]["identityDefaults"] = Value::Null);
+    let restores = snapshot_path("back").replace("/snapshots/", "/restores/");
+    let typed = json!({ "identity": { "username": "p", "hostname": "backup.lab" } });
+    for (source, typed) in [
+        (json!({ "snapshotRef": { "name": "a" } }), false),
+        (json!({ "fromPolicy": { "name": "p" } }), false),
+        (typed, true),
+    ] {
+        let mut spec = json!({ "source": source, "target": { "pvcRef": { "name": "data" } } });
+        if typed {
+            spec["repository"] = json!({ "kind": "ClusterRepository", "name": "shared" });
+        }
+        story.server.put(
+            &restores,
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Restore",
+                "metadata": { "name": "back", "namespace": "backup", "uid": "r-uid", "generation": 1 },
+                "spec": spec,
+            }),
+        );
+        let key = ObjectKey::new("backup", "back");
+        for _ in 0..3 {
+            restore::pass(&story.ctx, &key).await.expect("a pass");
+        }
+        let back = story.server.get(&restores).unwrap();
+        let (_, reason, message) = story.condition(&back, "Ready");
+        assert_eq!(reason == "IdentityNotAllowed", typed, "{reason}: {message}");
+        if typed {
+            assert!(message.contains("spec.identityDefaults.cluster"), "{message}");
+            assert!(!message.contains("Make the Restore there"), "{message}");
+        } else {
+            assert!(back["status"]["job"]["name"].is_string(), "{back}");
+        }
+        for (path, _) in story.server.under(JOBS) {
+            story.server.remove(&path);
+        }
+    }
 }

@@ -148,7 +148,12 @@ pub async fn void(ctx: &Context, view: &RepositoryView, request: &Request, why: 
 /// The namespace in which a snapshot is seen: the Repository's own; of a ClusterRepository the one that its
 /// hostname names, if it is there and allowed.
 fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Option<String> {
-    let name = identity::namespace_of(view, &listed.source.hostname);
+    let hostname = &listed.source.hostname;
+    let name = if listed.cluster.as_deref() == Some(ctx.cluster.as_str()) {
+        identity::recorded_namespace_of(view, hostname)
+    } else {
+        identity::namespace_of(view, hostname)
+    };
     match ctx.world.namespace(name) {
         NamespaceKnown::Live => {}
         NamespaceKnown::Terminating | NamespaceKnown::Absent => return None,

@@ -238,12 +238,20 @@ async fn report(
     if let Ok(resolved) = &facts.identity {
         let named = resolved.in_force.named();
         let before = status.resolved.take().unwrap_or_default();
+        let used = resolved.allowed_by.as_ref();
         status.resolved = Some(PolicyResolved {
             identity: Some(ResolvedIdentity {
                 username: named.username.clone(),
                 hostname: named.hostname.clone(),
             }),
-            allowed_identity_change: resolved.allowed_by.clone().or(before.allowed_identity_change),
+            unique_id: resolved.unique_id.clone(),
+            source_path: resolved.source_path.clone(),
+            allowed_identity_change: used
+                .and_then(|used| used.policy.clone())
+                .or(before.allowed_identity_change),
+            allowed_identity_change_of_repository: used
+                .and_then(|used| used.repository.clone())
+                .or(before.allowed_identity_change_of_repository),
         });
     }
     let list = &mut status.conditions;

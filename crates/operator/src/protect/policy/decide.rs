@@ -130,7 +130,11 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
             decision.stalled = true;
             decision.reason = refused.reason();
             decision.message = refused.message();
-            return decision;
+            match refused {
+                Refused::Invalid(_) => return decision,
+                // What is kept of its snapshots does not depend on the name of new ones.
+                Refused::Taken { by: _, named: _ } => {}
+            }
         }
     }
     let keep = policy.spec.retention.as_ref().map(keep);
@@ -163,6 +167,15 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
 fn identity_kept(policy: &SnapshotPolicy, resolved: &Resolved) -> Option<String> {
     let InForce::Kept { named, asked } = &resolved.in_force else {
         return None;
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(why) => {
+            return Some(format!(
+                "{why}. The snapshots of this policy bear {}@{}, and new ones go on under that. Correct it, or set spec.identity to what they bear.",
+                named.username, named.hostname
+            ));
+        }
     };
     Some(format!(
         "The specs ask for the identity {}@{}, and the snapshots of this policy bear {}@{}. They go on under that one: under another they would be another history, which restores of this policy and its adoption do not look into, and the first backup would read everything. To change it: kubectl -n {} annotate snapshotpolicy/{} {}=\"$(date -u +%FT%TZ)\" --overwrite. To keep it, set spec.identity to what it is.",

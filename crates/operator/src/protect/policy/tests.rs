@@ -2,7 +2,7 @@
 
 use super::decide::{Facts, decide};
 use super::identity::{Refused, Resolved};
-use crate::world::keys::RepositoryKey;
+use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
 use holdfast_api::names;
 use holdfast_core::identity::{InForce, Named};
@@ -55,6 +55,8 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
                 username: "p".into(),
                 hostname: "a".into(),
             }),
+            unique_id: None,
+            source_path: None,
             allowed_by: None,
         }),
         threshold: 10,
@@ -101,6 +103,21 @@ fn a_policy_without_an_identity_is_stalled_and_prunes_nothing() {
     assert!(decision.stalled && !decision.ready && decision.prune.is_empty());
     assert_eq!(decision.reason, "IdentityInvalid");
     assert!(decision.message.contains("spec.identityDefaults.usernameExpr"));
+}
+
+#[test]
+fn a_policy_whose_name_is_taken_is_stalled_and_its_retention_goes_on() {
+    let mut facts = facts(json!({ "retention": { "keepLatest": 2 } }), five());
+    facts.identity = Err(Refused::Taken {
+        by: ObjectKey::new("a", "other"),
+        named: Named {
+            username: "p".into(),
+            hostname: "a".into(),
+        },
+    });
+    let decision = decide(&facts, now());
+    assert!(decision.stalled && !decision.ready && decision.asked);
+    assert_eq!((decision.reason, decision.prune.len()), ("IdentityTaken", 3));
 }
 
 #[test]

@@ -367,7 +367,12 @@ fn is_allowed(facts: &Facts, resolved: &ResolvedRestore, view: &RepositoryView) 
     let of_cluster = matches!(view.key, RepositoryKey::ClusterRepository { .. });
     let hostname = resolved.identity.as_ref().map(|i| i.hostname.as_str());
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
-    let whose = policy::identity::namespace_of(view, hostname.unwrap_or_default());
+    let hostname = hostname.unwrap_or_default();
+    let whose = match &facts.view.spec.source.identity {
+        // A person typed it.
+        Some(_) => policy::identity::namespace_of(view, hostname),
+        None => policy::identity::recorded_namespace_of(view, hostname),
+    };
     may_restore(of_cluster, whose, &namespace)
 }
 

@@ -5,7 +5,7 @@ use crate::context::{Context, Error};
 use crate::protect::policy;
 use crate::world::ResolvedTo;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
-use crate::world::views::SnapshotView;
+use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::restore::{Resolution, ResolvedRestore};
 use holdfast_api::shared::{Identity, LocalRef};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
@@ -117,30 +117,47 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
         let message = "spec.source needs exactly one of snapshotRef, fromPolicy, identity".to_owned();
         return Ok(Source::Ends((Reason::InvalidSpec, message)));
     };
+    let whose = if source.identity.is_some() {
+        policy::identity::namespace_of
+    } else {
+        policy::identity::recorded_namespace_of
+    };
+    let hostname = &asks.wanted.hostname;
     Ok(
-        match foreign(ctx, asks.repository.as_ref(), &asks.wanted.hostname, &namespace) {
+        match foreign(ctx, asks.repository.as_ref(), hostname, &namespace, whose) {
             Some(why) => Source::Ends(why),
             None => Source::Asks(Box::new(asks)),
         },
     )
 }
 
+/// How the namespace is read from a host name: one that was typed, or one that we recorded.
+type Whose = for<'a> fn(&'a RepositoryView, &'a str) -> &'a str;
+
 fn foreign(
     ctx: &Context,
     repository: Option<&RepositoryKey>,
     hostname: &str,
     namespace: &str,
+    whose: Whose,
 ) -> Option<Why> {
     let of_cluster = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
     let view = repository.and_then(|key| ctx.world.repository(key));
     let whose = match &view {
-        Some(view) => policy::identity::namespace_of(view, hostname),
+        Some(view) => whose(view, hostname),
         None => hostname,
     };
     (!may_restore(of_cluster, whose, namespace)).then(|| {
-        let message = format!(
+        // A namespace has no dot: nobody can make a Restore there.
+        let message = if whose.contains('.') {
+            format!(
+                "In a ClusterRepository the host name says whose a snapshot is, and {hostname} names no namespace: what is after the dot is not spec.identityDefaults.cluster of the repository, by now. For a snapshot that this cluster took, name its Snapshot (source.snapshotRef) or its policy (source.fromPolicy) in a new Restore; for another, set spec.identityDefaults.cluster to what it was."
+            )
+        } else {
+            format!(
             "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {whose}, and this is {namespace}. Make the Restore there."
-        );
+            )
+        };
         (Reason::IdentityNotAllowed, message)
     })
 }
@@ -171,10 +188,10 @@ async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Sour
         return Ok(Source::Waits((Reason::RepositoryNotFound, message)));
     };
     let identity = identity(&view);
-    if let Some(why) = identity
-        .as_ref()
-        .and_then(|identity| foreign(ctx, Some(&repository), &identity.hostname, &key.namespace))
-    {
+    if let Some(why) = identity.as_ref().and_then(|identity| {
+        let whose = policy::identity::recorded_namespace_of;
+        foreign(ctx, Some(&repository), &identity.hostname, &key.namespace, whose)
+    }) {
         return Ok(Source::Ends(why));
     }
     // How large it is is not kept from the watch.
