@@ -297,7 +297,7 @@ async fn who_had_it_first_is_asked_of_the_path_too() {
     let mut second = story.server.get(&policy_path("p")).unwrap();
     second["metadata"] = json!({
         "name": "q", "namespace": "backup", "uid": "q-uid", "generation": 1,
-        "creationTimestamp": "2026-06-01T00:00:00Z",
+        "creationTimestamp": "2999-01-01T00:00:00Z",
     });
     second["spec"]["identity"] = json!({ "username": "p" });
     second["spec"]["sources"] = json!([{ "pvc": { "name": "store" } }]);
