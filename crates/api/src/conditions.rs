@@ -24,6 +24,8 @@ pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 pub const SHARED_REPOSITORY: &str = "SharedRepository";
 /// SnapshotPolicy: retention would prune as many as the threshold and waits for a person.
 pub const MASS_PRUNE_HELD: &str = "MassPruneHeld";
+/// SnapshotPolicy: the specs ask for another identity than its snapshots bear, and a person has not allowed the change.
+pub const IDENTITY_CHANGE_HELD: &str = "IdentityChangeHeld";
 /// Snapshot: held by the breaker (and by nothing else).
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.

@@ -41,6 +41,14 @@ pub mod rules {
         "spec.catalog.refreshInterval is a duration such as 45m or 6h, at least 30s";
     /// An interval without effect.
     pub const REFRESH_UNUSED: &str = "spec.catalog.refreshInterval has no effect without periodicRefresh: true: set it, or remove the interval";
+    /// What is no name of a cluster.
+    pub const CLUSTER: &str = "spec.identityDefaults.cluster is a label of a host name: at most 32 of a-z, 0-9 and '-', which is neither first nor last";
+    /// A copy of what is there already.
+    pub const PROJECTION: &str = "spec.credentialProjection.enabled is for a ClusterRepository: the Secret of a Repository is in this namespace already; remove the field";
+    /// What is no user name.
+    pub const USERNAME: &str = "spec.identity.username is not empty, has no '@', ':', '/' or control character, and no '-' or space at its beginning: a repository would read it as something else";
+    /// What is no host name.
+    pub const HOSTNAME: &str = "spec.identity.hostname is not empty, has no '@', ':', '/' or control character, and no '-' or space at its beginning: a repository would read it as something else";
     /// A requirement on a label that says nothing, or nothing that can be met.
     const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
 
@@ -92,6 +100,11 @@ pub mod rules {
             "spec.scheduleDefaults",
             r"!has(self.jitter) || (self.jitter.matches('^([0-9]+(s|m|h))+$') && duration(self.jitter) <= duration('24h'))",
             "spec.scheduleDefaults.jitter is a duration such as 90s, 5m or 1h30m, at most 24h",
+        ),
+        rule(
+            "spec.identityDefaults",
+            "!has(self.cluster) || self.cluster.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            CLUSTER,
         ),
         rule(
             "spec.health.probe",
@@ -215,6 +228,21 @@ pub mod rules {
         ),
         rule("spec.mover", ROOT_BY_NAME, ROOT_IS_ASKED_FOR),
         rule("spec.mover.podSecurityContext", NO_ROOT_GROUP, NO_ROOT_GROUP_SAID),
+        rule(
+            "spec",
+            "!has(self.credentialProjection) || !self.credentialProjection.enabled || (has(self.repository) && self.repository.kind == 'ClusterRepository')",
+            PROJECTION,
+        ),
+        rule(
+            "spec.identity",
+            r"!has(self.username) || self.username.matches('^[^-@:/[:cntrl:][:space:]]([^@:/[:cntrl:]]*[^@:/[:cntrl:][:space:]])?$')",
+            USERNAME,
+        ),
+        rule(
+            "spec.identity",
+            r"!has(self.hostname) || self.hostname.matches('^[^-@:/[:cntrl:][:space:]]([^@:/[:cntrl:]]*[^@:/[:cntrl:][:space:]])?$')",
+            HOSTNAME,
+        ),
         rule(
             "spec.sources[]",
             "has(self.pvc)",

@@ -19,6 +19,9 @@ pub const PRUNED_KEPT: &str = "kopiur.home-operations.com/pruned-kept";
 /// Annotation on a SnapshotPolicy: the `metadata.generation` for which retention may prune as many as the threshold
 /// at once (`docs/design.md` 3.7).
 pub const ALLOW_MASS_PRUNE: &str = "kopiur.home-operations.com/allow-mass-prune";
+/// Annotation on a SnapshotPolicy or its repository: any value allows one change of the identity that snapshots bear;
+/// another value allows another one.
+pub const ALLOW_IDENTITY_CHANGE: &str = "kopiur.home-operations.com/allow-identity-change";
 /// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
 pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
 /// Annotation on a Snapshot: release the finalizer and never contact the repository.
@@ -121,6 +124,18 @@ pub const PRIME_PREFIX: &str = "holdfast-prime-";
 pub const DELETE_REPO_LABEL: &str = "kopiur.home-operations.com/delete-repo";
 /// Label on a mover Job: UID of the object it works for.
 pub const OWNER_UID_LABEL: &str = "kopiur.home-operations.com/owner-uid";
+/// Label on a copy of a Secret: what it lives as long as (`cr`: one Job of one object).
+pub const CREDS_SCOPE_LABEL: &str = "kopiur.home-operations.com/creds-scope";
+/// Label on a copy of a Secret: UID of the ClusterRepository whose Secrets it is of.
+pub const CLUSTER_REPOSITORY_UID_LABEL: &str = "kopiur.home-operations.com/cluster-repository-uid";
+/// Annotation on a copy of a Secret: what it was copied from (`<namespace>/<name>`, separated by commas).
+pub const PROJECTED_FROM: &str = "kopiur.home-operations.com/projected-from";
+/// Annotation on a copy of a Secret: when it was last written, RFC 3339.
+pub const PROJECTED_AT: &str = "kopiur.home-operations.com/projected-at";
+/// Annotation on a mover Job, for people: the copy of the credentials that it reads, in its namespace.
+pub const PROJECTED_CREDENTIALS: &str = "kopiur.home-operations.com/projected-credentials";
+/// Standard label: what an object is for.
+pub const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// Standard label that tells our objects from another manager's.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].

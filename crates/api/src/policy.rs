@@ -1,7 +1,7 @@
 //! SnapshotPolicy: what is backed up, where to, and how long it is kept.
 
 use crate::mover::MoverSpec;
-use crate::shared::{DeletionPolicy, LocalRef, NotYet, RepositoryRef};
+use crate::shared::{DeletionPolicy, LocalRef, NotYet, ProjectionUse, RepositoryRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -51,9 +51,10 @@ pub struct SnapshotPolicySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repositories: Option<NotYet>,
-    /// Not supported yet.
+    /// Under which identity the repository records its snapshots, where it is not what the repository's
+    /// `identityDefaults` say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<NotYet>,
+    pub identity: Option<PolicyIdentity>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_snapshot_class_name: Option<NotYet>,
@@ -90,12 +91,26 @@ pub struct SnapshotPolicySpec {
     /// What its movers are beside what the repository's `moverDefaults` say; each field that is set here counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mover: Option<MoverSpec>,
-    /// Not supported yet.
+    /// Whether the Secrets of its ClusterRepository are copied to this namespace while a mover needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential_projection: Option<NotYet>,
+    pub credential_projection: Option<ProjectionUse>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_args: Option<NotYet>,
+}
+
+/// The identity of a policy's snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyIdentity {
+    /// User name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub username: Option<String>,
+    /// Host name. In a ClusterRepository the namespace, or `<namespace>.<cluster>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub hostname: Option<String>,
 }
 
 /// One thing to back up. Exactly one of the first four.
@@ -215,6 +230,9 @@ pub struct PolicyDeletion {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotPolicyStatus {
+    /// What was resolved, and stays so when what it was resolved from is edited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<PolicyResolved>,
     /// What retention saw and did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<RetentionStatus>,
@@ -227,6 +245,37 @@ pub struct SnapshotPolicyStatus {
     /// kstatus conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// What was resolved of a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyResolved {
+    /// The identity that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<ResolvedIdentity>,
+    /// Unique id of the repository in which it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_id: Option<String>,
+    /// The path that is recorded with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_path: Option<String>,
+    /// The value of the annotation `allow-identity-change` that was used up: only another one allows another change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_identity_change: Option<String>,
+    /// The same of the annotation on the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_identity_change_of_repository: Option<String>,
+}
+
+/// Under which identity the repository records a policy's snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedIdentity {
+    /// User name.
+    pub username: String,
+    /// Host name.
+    pub hostname: String,
 }
 
 /// What retention saw and did.

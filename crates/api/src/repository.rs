@@ -64,9 +64,9 @@ pub struct RepositorySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<NotYet>,
-    /// Not supported yet.
+    /// What policies inherit of the identity under which the repository records their snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity_defaults: Option<NotYet>,
+    pub identity_defaults: Option<IdentityDefaults>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<NotYet>,
@@ -111,9 +111,38 @@ pub struct ClusterRepositorySpec {
     pub repository: RepositorySpec,
     /// Which namespaces may use it. Exactly one of `list`, `selector`, `all: true`.
     pub allowed_namespaces: AllowedNamespaces,
-    /// Not supported yet.
+    /// Whether its Secrets may be copied to where movers run, for those who ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential_projection: Option<NotYet>,
+    pub credential_projection: Option<ProjectionGrant>,
+}
+
+/// Whether a ClusterRepository's Secrets may be copied: one of the three consents (`docs/movers.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionGrant {
+    /// The owner of the repository consents.
+    #[serde(default)]
+    pub allowed: bool,
+}
+
+/// What policies inherit of their identity. Expressions are CEL that says a string; they may name `namespace`,
+/// `policyName`, `labels` and `annotations` of the policy, and `cluster`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityDefaults {
+    /// Says the host name. Absent: the namespace, with `.<cluster>` behind it where that is set. In a ClusterRepository
+    /// it says one of these two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub hostname_expr: Option<String>,
+    /// Says the user name. Absent: the policy's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub username_expr: Option<String>,
+    /// What tells this cluster from others that share the repository: a label of a host name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub cluster: Option<String>,
 }
 
 /// What schedules inherit where they say nothing themselves.

@@ -1,7 +1,7 @@
 //! Restore: one way back from a repository into a claim.
 
 use crate::mover::MoverSpec;
-use crate::shared::{Identity, LocalRef, NotYet, RepositoryRef};
+use crate::shared::{Identity, LocalRef, NotYet, ProjectionUse, RepositoryRef};
 use crate::snapshot::{FailurePolicy, JobStatus, RunFailure, Timing};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -47,9 +47,9 @@ pub struct RestoreSpec {
     /// What its movers are beside what the repository's `moverDefaults` say; each field that is set here counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mover: Option<MoverSpec>,
-    /// Not supported yet.
+    /// Whether the Secrets of a ClusterRepository are copied to this namespace while a mover needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub credential_projection: Option<NotYet>,
+    pub credential_projection: Option<ProjectionUse>,
 }
 
 /// Where the data comes from: exactly one key.

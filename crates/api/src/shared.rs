@@ -163,6 +163,16 @@ pub struct RepositoryRef {
     pub namespace: Option<String>,
 }
 
+/// Whether the Secrets of a ClusterRepository are copied to where a mover needs them: one of the three consents
+/// (`docs/movers.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionUse {
+    /// Whoever uses the repository consents.
+    #[serde(default)]
+    pub enabled: bool,
+}
+
 /// Reference to an object of the same namespace by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -202,6 +202,9 @@ pub struct Resolved {
     /// The sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<ResolvedSource>,
+    /// Under which identity it is recorded; once it is, `status.snapshot.identity` says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 /// One source of a run.

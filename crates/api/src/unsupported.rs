@@ -136,7 +136,6 @@ pub const REPOSITORY: &[Unsupported] = with_mover!(
         "maintenance",
         "make a Maintenance that names the repository",
     ),
-    no("spec", "identityDefaults", DROP),
     no("spec", "server", DROP),
     typed(Shape::Integer, "spec.health", "indexBlobWarnThreshold", DROP),
     no("spec", "bootstrap", DROP),
@@ -162,11 +161,7 @@ pub const REPOSITORY: &[Unsupported] = with_mover!(
 );
 
 /// Of a ClusterRepository, beyond those of a Repository.
-pub const CLUSTER_REPOSITORY: &[Unsupported] = &[no(
-    "spec",
-    "credentialProjection",
-    "put the Secret into the namespaces that use the repository",
-)];
+pub const CLUSTER_REPOSITORY: &[Unsupported] = &[];
 
 /// Of a SnapshotPolicy.
 pub const POLICY: &[Unsupported] = with_mover!(
@@ -176,11 +171,6 @@ pub const POLICY: &[Unsupported] = with_mover!(
         "spec",
         "repositories",
         "use spec.repository, with a policy for each repository",
-    ),
-    no(
-        "spec",
-        "identity",
-        "remove the field: user is the policy's name, host the namespace",
     ),
     typed(
         Shape::String,
@@ -198,11 +188,6 @@ pub const POLICY: &[Unsupported] = with_mover!(
     no("spec", "verification", DROP),
     no("spec", "preflight", DROP),
     no("spec", "hooks", DROP),
-    no(
-        "spec",
-        "credentialProjection",
-        "put the Secret into this namespace",
-    ),
     typed(Shape::Strings, "spec", "extraArgs", DROP),
     no("spec.sources[]", "pvcSelector", PVC),
     no("spec.sources[]", "nfs", PVC),
@@ -268,11 +253,6 @@ pub const RESTORE: &[Unsupported] = with_mover!(
         "spec.mover",
         "inheritSecurityContextFrom",
         "set spec.mover.securityContext"
-    ),
-    no(
-        "spec",
-        "credentialProjection",
-        "put the Secret into this namespace",
     ),
     typed(
         Shape::String,

@@ -7,11 +7,12 @@ use crate::maintenance::{CronSpec, MaintenanceSchedule, MaintenanceSpec, Ownersh
 use crate::mover::{
     FsGroupChange, MoverDefaults, MoverPodSecurity, MoverResources, MoverSecurity, MoverSpec,
 };
-use crate::policy::{CopyMethod, PolicyDeletion, PolicySource, SnapshotPolicySpec};
+use crate::policy::{CopyMethod, PolicyDeletion, PolicyIdentity, PolicySource, SnapshotPolicySpec};
 use crate::repository::{
     AllowedNamespaces, Backend, Catalog, CatalogRetain, ClusterRepositorySpec, Create, DeletionProtection,
-    Encryption, Engine, FilesystemBackend, Health, Mode, OnProbeFailure, Probe, RepositorySpec,
-    RepositoryVolume, S3Auth, S3Backend, S3Tls, ScheduleDefaults, SlidingWindow,
+    Encryption, Engine, FilesystemBackend, Health, IdentityDefaults, Mode, OnProbeFailure, Probe,
+    ProjectionGrant, RepositorySpec, RepositoryVolume, S3Auth, S3Backend, S3Tls, ScheduleDefaults,
+    SlidingWindow,
 };
 use crate::restore::{
     ClaimRef, FromIdentity, FromPolicy, NewClaim, OnMissingSnapshot, Populator, RestoreOptions,
@@ -20,10 +21,11 @@ use crate::restore::{
 use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
 use crate::shared::{
     CascadePolicy, LabelOperator, LabelRequirement, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef,
-    RepositoryKind, RepositoryRef, SecretKeyRef, duration,
+    ProjectionUse, RepositoryKind, RepositoryRef, SecretKeyRef, duration,
 };
 use crate::snapshot::{FailurePolicy, SnapshotSpec};
 use crate::unsupported::{self, Unsupported};
+use holdfast_core::identity;
 use jiff::SignedDuration;
 
 /// One refusal: begins with the field's path, ends with what to do.
@@ -81,11 +83,7 @@ pub fn cluster_repository(spec: &ClusterRepositorySpec) -> Vec<Refusal> {
         credential_projection,
     } = spec;
     repository_into(&mut no, repository);
-    no.not_yet(
-        unsupported::CLUSTER_REPOSITORY,
-        "spec.credentialProjection",
-        credential_projection.as_ref(),
-    );
+    if let Some(ProjectionGrant { allowed: _ }) = credential_projection {}
     let keys = repository
         .backend
         .s3
@@ -242,9 +240,11 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     if let Some(catalog) = catalog {
         catalog_into(no, catalog);
     }
+    if let Some(defaults) = identity_defaults {
+        identity_defaults_into(no, defaults);
+    }
     for (field, value) in [
         ("maintenance", maintenance),
-        ("identityDefaults", identity_defaults),
         ("server", server),
         ("bootstrap", bootstrap),
         ("concurrency", concurrency),
@@ -252,6 +252,23 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
         ("seed", seed),
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
+    }
+}
+
+fn identity_defaults_into(no: &mut Refusals, defaults: &IdentityDefaults) {
+    let IdentityDefaults {
+        hostname_expr,
+        username_expr,
+        cluster,
+    } = defaults;
+    for (field, expression) in [("hostnameExpr", hostname_expr), ("usernameExpr", username_expr)] {
+        let why = expression.as_deref().map(identity::expression::check);
+        if let Some(Err(why)) = why {
+            no.say(format!("spec.identityDefaults.{field} {why}"));
+        }
+    }
+    if cluster.as_deref().is_some_and(|name| !identity::is_cluster(name)) {
+        no.say(crate::crd::rules::CLUSTER);
     }
 }
 
@@ -453,7 +470,7 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         deletion,
         suspend: _,
         repositories,
-        identity,
+        identity: own_identity,
         volume_snapshot_class_name,
         staging,
         group_by,
@@ -522,9 +539,29 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
     if let Some(mover) = mover {
         mover_spec_into(&mut no, table, mover);
     }
+    let shared = repository
+        .as_ref()
+        .is_some_and(|reference| reference.kind == RepositoryKind::ClusterRepository);
+    if let Some(ProjectionUse { enabled: true }) = credential_projection
+        && !shared
+    {
+        no.say(crate::crd::rules::PROJECTION);
+    }
+    if let Some(PolicyIdentity { username, hostname }) = own_identity {
+        for (name, sentence) in [
+            (username, crate::crd::rules::USERNAME),
+            (hostname, crate::crd::rules::HOSTNAME),
+        ] {
+            if name
+                .as_deref()
+                .is_some_and(|name| identity::check_name(name).is_err())
+            {
+                no.say(sentence);
+            }
+        }
+    }
     for (field, value) in [
         ("repositories", repositories),
-        ("identity", identity),
         ("volumeSnapshotClassName", volume_snapshot_class_name),
         ("staging", staging),
         ("groupBy", group_by),
@@ -536,7 +573,6 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         ("verification", verification),
         ("preflight", preflight),
         ("hooks", hooks),
-        ("credentialProjection", credential_projection),
         ("extraArgs", extra_args),
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
@@ -811,10 +847,10 @@ pub fn restore(spec: &RestoreSpec) -> Vec<Refusal> {
         credential_projection,
     } = spec;
     let table = unsupported::RESTORE;
+    if let Some(ProjectionUse { enabled: _ }) = credential_projection {}
     if let Some(mover) = mover {
         mover_spec_into(&mut no, table, mover);
     }
-    no.not_yet(table, "spec.credentialProjection", credential_projection.as_ref());
     restore_source_into(&mut no, source, repository.as_ref());
     restore_target_into(&mut no, target);
     if let Some(options) = options {
@@ -1099,6 +1135,64 @@ mod tests {
         }
         *node = value;
         object
+    }
+
+    #[test]
+    fn identities_and_copies_of_credentials_are_judged_by_their_words() {
+        let said = |spec: Value| -> Vec<String> {
+            let spec: SnapshotPolicySpec = serde_json::from_value(spec).expect("decodes");
+            policy(&spec).into_iter().map(|refusal| refusal.0).collect()
+        };
+        let base = json!({
+            "repository": { "kind": "ClusterRepository", "name": "r" }, "sources": [{ "pvc": { "name": "c" } }],
+            "credentialProjection": { "enabled": true }, "identity": { "username": "Ops Team", "hostname": "shop.lab" },
+        });
+        assert_eq!(said(base.clone()), Vec::<String>::new());
+        for (path, value, sentence) in [
+            (
+                "spec.identity.username",
+                json!("a@b"),
+                crate::crd::rules::USERNAME,
+            ),
+            (
+                "spec.identity.hostname",
+                json!("a\tb"),
+                crate::crd::rules::HOSTNAME,
+            ),
+            (
+                "spec.repository.kind",
+                json!("Repository"),
+                crate::crd::rules::PROJECTION,
+            ),
+        ] {
+            assert_eq!(said(with(&base, path, value)), [sentence]);
+        }
+        let repository = |defaults: Value| -> Vec<String> {
+            let spec = json!({
+                "backend": { "filesystem": { "volume": { "pvc": { "name": "c" } } } },
+                "encryption": { "passwordSecretRef": { "name": "s" } }, "identityDefaults": defaults,
+            });
+            let spec: RepositorySpec = serde_json::from_value(spec).expect("decodes");
+            super::repository(&spec)
+                .into_iter()
+                .map(|refusal| refusal.0)
+                .collect()
+        };
+        let good = json!({ "usernameExpr": "namespace + '-' + policyName", "hostnameExpr": "namespace", "cluster": "lab" });
+        assert_eq!(repository(good), Vec::<String>::new());
+        assert_eq!(
+            repository(json!({ "cluster": "Lab.one" })),
+            [crate::crd::rules::CLUSTER]
+        );
+        let bad = repository(json!({ "usernameExpr": "namespace +", "hostnameExpr": "host" }));
+        assert!(
+            bad[0].starts_with("spec.identityDefaults.hostnameExpr names host"),
+            "{bad:?}"
+        );
+        assert!(
+            bad[1].starts_with("spec.identityDefaults.usernameExpr is not CEL"),
+            "{bad:?}"
+        );
     }
 
     fn check<T: serde::de::DeserializeOwned>(

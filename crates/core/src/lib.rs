@@ -11,6 +11,7 @@ pub mod backoff;
 pub mod deletion;
 mod hash;
 pub mod health;
+pub mod identity;
 pub mod maintenance;
 pub mod quota;
 pub mod restore;

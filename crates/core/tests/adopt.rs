@@ -254,3 +254,31 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
     println!("{all} combinations, {adopted} adopt");
     assert!(adopted > 100);
 }
+
+#[test]
+fn with_the_name_of_the_cluster_a_host_name_is_of_its_namespace() {
+    let identity = Identity {
+        hostname: "app.lab",
+        ..MINE
+    };
+    let adopter = Adopter {
+        identity,
+        shared: true,
+        ..ADOPTER
+    };
+    assert!(matches!(
+        adopt(&Found { identity, ..FOUND }, &adopter),
+        Adoption::Adopt { .. }
+    ));
+    // Another cluster's namespace of this name is called otherwise.
+    let theirs = Identity {
+        hostname: "app.other",
+        ..MINE
+    };
+    let found = Found {
+        tagged: Tagged::Nobody,
+        identity: theirs,
+        ..FOUND
+    };
+    assert_eq!(adopt(&found, &adopter), Adoption::Leave(Why::OtherIdentity));
+}

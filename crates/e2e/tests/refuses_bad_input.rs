@@ -209,6 +209,7 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
                 Some(json!({ "periodicRefresh": true, "refreshInterval": "5s" })),
             ),
             (kind, "spec.catalog", Some(json!({ "refreshInterval": "5m" }))),
+            (kind, "spec.identityDefaults", Some(json!({ "cluster": "La.b" }))),
             (kind, "spec.backend.filesystem", None),
             (kind, "spec.backend.filesystem.volume.pvc", None),
         ]);
@@ -342,6 +343,21 @@ fn breaches() -> Vec<(&'static str, &'static str, Option<Value>)> {
             Some(json!({ "all": false })),
         ),
         ("SnapshotPolicy", "spec.repository", None),
+        (
+            "SnapshotPolicy",
+            "spec.identity",
+            Some(json!({ "username": "a@b" })),
+        ),
+        (
+            "SnapshotPolicy",
+            "spec.identity",
+            Some(json!({ "hostname": "-a" })),
+        ),
+        (
+            "SnapshotPolicy",
+            "spec.credentialProjection",
+            Some(json!({ "enabled": true })),
+        ),
         (
             "SnapshotPolicy",
             "spec.repository",

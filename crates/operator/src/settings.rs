@@ -29,6 +29,9 @@ pub struct Settings {
     /// Stops every deletion from every repository (for use after restoring etcd or a bucket).
     #[arg(long, env = "HOLDFAST_DELETIONS_PAUSED", default_value_t = false, action = clap::ArgAction::Set)]
     pub deletions_paused: bool,
+    /// Whether the chart gave the operator the right to copy Secrets to where movers run.
+    #[arg(long, env = "HOLDFAST_CREDENTIAL_PROJECTION", default_value_t = false, action = clap::ArgAction::Set)]
+    pub credential_projection: bool,
     /// For tests: treats every engine as one whose deletions need silence (`docs/design.md` 3.6).
     #[arg(long, env = "HOLDFAST_TEST_NEEDS_SILENCE", default_value_t = false, action = clap::ArgAction::Set, hide = true)]
     pub needs_silence: bool,

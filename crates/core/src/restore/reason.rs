@@ -36,6 +36,10 @@ pub enum Reason {
     PrivilegedMoverNotPermitted,
     /// The password Secret is not where the mover runs.
     MissingCredentialsSecret,
+    /// A copy of the credentials is asked for, and not everybody consents.
+    CredentialProjectionNotAllowed,
+    /// A Secret of the copy's name is somebody else's.
+    ProjectedSecretTaken,
     /// The repository's claim is not where the mover runs.
     MissingRepositoryClaim,
     /// The authorities that a bucket's server is checked by are not where the mover runs.
@@ -92,7 +96,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -103,6 +107,8 @@ impl Reason {
         Self::OtherCluster,
         Self::PrivilegedMoverNotPermitted,
         Self::MissingCredentialsSecret,
+        Self::CredentialProjectionNotAllowed,
+        Self::ProjectedSecretTaken,
         Self::MissingRepositoryClaim,
         Self::MissingCaBundle,
         Self::TargetNotFound,
@@ -201,6 +207,16 @@ impl Reason {
                 "MissingCredentialsSecret",
                 Waits,
                 "A Secret of the repository (its password, the keys of its bucket) is not in the Restore's namespace, or lacks a key. Ends when it is there.",
+            ),
+            Self::CredentialProjectionNotAllowed => (
+                "CredentialProjectionNotAllowed",
+                Waits,
+                "`spec.credentialProjection.enabled` asks for a copy of the ClusterRepository's credentials, and one of the three consents is missing: the message says which, and what to set. Ends when it is given, or not asked for any more.",
+            ),
+            Self::ProjectedSecretTaken => (
+                "ProjectedSecretTaken",
+                Waits,
+                "A Secret of the name of the copy exists and is not ours. It is left as it is. Ends when it is gone.",
             ),
             Self::MissingRepositoryClaim => (
                 "MissingRepositoryClaim",

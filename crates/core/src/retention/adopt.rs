@@ -8,6 +8,7 @@
 //! cluster: there is no such field, so there is no such rule.
 
 use crate::deletion::Policy;
+use crate::identity::recorded_namespace;
 
 /// Whose tag `holdfast-cluster` a snapshot carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -170,7 +171,9 @@ fn not_free(found: &Found<'_>) -> Option<Why> {
 }
 
 fn not_its_own(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why> {
-    if adopter.shared && !adopter.grants_hostname && found.identity.hostname != adopter.namespace {
+    // What is after a dot is refused below unless the adopter, whose own was asked for, is called so too.
+    let whose = recorded_namespace(found.identity.hostname);
+    if adopter.shared && !adopter.grants_hostname && whose != adopter.namespace {
         return Some(Why::OtherNamespace);
     }
     (found.identity != adopter.identity).then_some(Why::OtherIdentity)

@@ -68,7 +68,7 @@ fn delay(job: &mut Job, seconds: u32) {
     }
 }
 
-fn is_no_place(status: &kube::core::Status) -> bool {
+pub(super) fn is_no_place(status: &kube::core::Status) -> bool {
     status.code == 404 || (status.code == 403 && status.message.contains("being terminated"))
 }
 

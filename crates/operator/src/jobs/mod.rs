@@ -10,6 +10,7 @@ pub mod create;
 pub mod needs;
 pub mod outcome;
 pub mod privileged;
+pub mod projection;
 
 use crate::world::keys::RepositoryKey;
 

@@ -61,13 +61,18 @@ impl Unmet {
     }
 }
 
-/// Looks at what the backend of a repository needs in this namespace.
+/// Looks at what the backend of a repository needs in this namespace; its Secret is looked for in `secrets`.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn backend(ctx: &Context, namespace: &str, view: &RepositoryView) -> Result<Needs, Error> {
+pub async fn backend(
+    ctx: &Context,
+    namespace: &str,
+    secrets: &str,
+    view: &RepositoryView,
+) -> Result<Needs, Error> {
     if let Some(s3) = view.s3() {
-        return bucket(ctx, namespace, s3).await;
+        return bucket(ctx, namespace, secrets, s3).await;
     }
     // What an NFS server exports is mounted by the node: nothing of it is in the cluster to look at.
     let Some(claim) = view.claim() else {
@@ -80,12 +85,12 @@ pub async fn backend(ctx: &Context, namespace: &str, view: &RepositoryView) -> R
     })
 }
 
-async fn bucket(ctx: &Context, namespace: &str, s3: &S3Backend) -> Result<Needs, Error> {
+async fn bucket(ctx: &Context, namespace: &str, secrets: &str, s3: &S3Backend) -> Result<Needs, Error> {
     let name = s3.auth.secret_name();
-    let shown = format!("{namespace}/{name}");
+    let shown = format!("{secrets}/{name}");
     let mut version = String::new();
     for key in BUCKET_KEYS {
-        match secret(ctx, namespace, name, key).await? {
+        match secret(ctx, secrets, name, key).await? {
             SecretFact::Usable(found) => version = found,
             SecretFact::Missing => return Ok(Needs::Unmet(Unmet::Secret(shown))),
             SecretFact::NoKey => return Ok(Needs::Unmet(Unmet::Key(shown, key))),

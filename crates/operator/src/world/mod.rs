@@ -111,6 +111,12 @@ impl World {
         self.read().policies.get(key).cloned()
     }
 
+    /// The policies that name a repository of this lane.
+    #[must_use]
+    pub fn policies_of(&self, lane: &LaneKey) -> Vec<Arc<SnapshotPolicy>> {
+        self.read().policies_of(lane)
+    }
+
     /// The policies of a namespace whose labels a selector selects, by name.
     #[must_use]
     pub fn policies_selected(&self, namespace: &str, by: &LabelSelector) -> Vec<Arc<SnapshotPolicy>> {

@@ -701,6 +701,16 @@ impl State {
         }
     }
 
+    pub(super) fn policies_of(&self, lane: &LaneKey) -> Vec<Arc<SnapshotPolicy>> {
+        let repositories = self.repositories_of(lane);
+        let keys = repositories
+            .iter()
+            .filter_map(|r| self.policies_by_repository.get(&r.key));
+        keys.flatten()
+            .filter_map(|key| self.policies.get(key).cloned())
+            .collect()
+    }
+
     pub(super) fn unfinished_of(&self, lane: &LaneKey) -> Vec<Arc<SnapshotView>> {
         let repositories = self.repositories_of(lane);
         let policies = repositories

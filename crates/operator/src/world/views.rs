@@ -248,6 +248,8 @@ pub struct RepositoryView {
     pub spec: RepositorySpec,
     /// Which namespaces may use it; `None` on a Repository (its own only).
     pub allowed: Option<holdfast_api::repository::AllowedNamespaces>,
+    /// Whether its Secrets may be copied to where movers run.
+    pub projects: bool,
     /// Refusals of the whole spec.
     pub refusals: Vec<String>,
     /// Its status.
@@ -270,6 +272,7 @@ impl RepositoryView {
             metadata: object.metadata,
             spec: object.spec,
             allowed: None,
+            projects: false,
             refusals,
             status: object.status.unwrap_or_default(),
         }
@@ -289,6 +292,10 @@ impl RepositoryView {
             metadata: object.metadata,
             spec: object.spec.repository,
             allowed: Some(object.spec.allowed_namespaces),
+            projects: object
+                .spec
+                .credential_projection
+                .is_some_and(|grant| grant.allowed),
             refusals,
             status: object.status.unwrap_or_default(),
         }

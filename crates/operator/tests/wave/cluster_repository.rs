@@ -5,7 +5,7 @@ use axum::http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-const SHARED: &str = "/apis/kopiur.home-operations.com/v1alpha1/clusterrepositories/shared";
+pub const SHARED: &str = "/apis/kopiur.home-operations.com/v1alpha1/clusterrepositories/shared";
 const OURS: &str = "/apis/batch/v1/namespaces/holdfast-system/jobs";
 const ACK: &str = "kopiur.home-operations.com/allow-mass-deletion";
 
@@ -56,7 +56,7 @@ fn path_in(namespace: &str, name: &str) -> String {
 }
 
 /// A story whose only repository is the ClusterRepository `shared`.
-fn shared(threshold: u32) -> Story {
+pub fn shared(threshold: u32) -> Story {
     let story = Story::new(threshold);
     let mut object = story.server.get(&crate::story::repository_path()).unwrap();
     story.server.remove(&crate::story::repository_path());

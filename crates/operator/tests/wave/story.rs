@@ -281,12 +281,13 @@ impl Story {
     pub fn end(&self, path: &str, message: &str, well: bool) {
         let job = self.server.get(path).unwrap();
         let name = job["metadata"]["name"].as_str().unwrap();
+        let namespace = job["metadata"]["namespace"].as_str().unwrap();
         self.server.put(
-            &format!("/api/v1/namespaces/backup/pods/{name}-x"),
+            &format!("/api/v1/namespaces/{namespace}/pods/{name}-x"),
             json!({
                 "metadata": {
                     "name": format!("{name}-x"),
-                    "namespace": "backup",
+                    "namespace": namespace,
                     "labels": {
                         "batch.kubernetes.io/job-name": name,
                         "batch.kubernetes.io/controller-uid": job["metadata"]["uid"],

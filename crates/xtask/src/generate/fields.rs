@@ -19,7 +19,7 @@ sentence that names it; none is accepted and ignored.
         ("Repository", "", unsupported::REPOSITORY),
         (
             "ClusterRepository",
-            "What a Repository refuses, and:\n\n",
+            "What a Repository refuses.\n",
             unsupported::CLUSTER_REPOSITORY,
         ),
         ("SnapshotPolicy", "", unsupported::POLICY),
@@ -29,9 +29,10 @@ sentence that names it; none is accepted and ignored.
         ("Maintenance", "", unsupported::MAINTENANCE),
     ];
     for (kind, before, fields) in kinds {
-        text.push_str(&format!(
-            "\n## {kind}\n\n{before}| field | instead |\n|---|---|\n"
-        ));
+        text.push_str(&format!("\n## {kind}\n\n{before}"));
+        if !fields.is_empty() {
+            text.push_str("| field | instead |\n|---|---|\n");
+        }
         for field in fields {
             text.push_str(&format!("| `{}` | {} |\n", field.path(), cell(field.instead)));
         }

@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 22] = [
+const CONDITIONS: [(&str, &str, &str); 23] = [
     (
         conditions::READY,
         "all kinds",
@@ -146,6 +146,11 @@ const CONDITIONS: [(&str, &str, &str); 22] = [
         conditions::MASS_PRUNE_HELD,
         "SnapshotPolicy",
         "Retention would prune as many as the threshold at once because the policy was edited, or as many adopted ones, and waits. The message carries the command that lets it.",
+    ),
+    (
+        conditions::IDENTITY_CHANGE_HELD,
+        "SnapshotPolicy",
+        "The specs ask for another identity than the policy's snapshots bear. It goes on under that one; the message carries the command that lets the change.",
     ),
     (
         conditions::TIMEZONE_DEFAULT_AMBIGUOUS,

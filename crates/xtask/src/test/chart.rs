@@ -42,6 +42,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("quota.platformCRDs.installed=true", "installed"),
     ("image.mover=", "image.mover is required"),
     ("rbac.secret=x", "secret"),
+    ("features.credentialProjection.enable=true", "enable"),
     ("rbac.secrets[0].namespace=shop", "names"),
 ];
 
@@ -111,6 +112,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
         Err(error) => outcome.check("the chart renders", Err(error)),
     }
     outcome.check("rbac.secrets", named_secrets(&chart));
+    outcome.check("features.credentialProjection.enabled", projection(&chart));
     outcome.check("crds.enabled and crds.keep", crd_switches(&chart));
     outcome.check("quota.*", quota::check(&chart));
     outcome.check("monitoring", monitoring::check(workspace, &chart));
@@ -329,6 +331,38 @@ fn rule_is_narrow(kind: &str, rule: &Value) -> Result<()> {
     }
     if groups.contains(&"rbac.authorization.k8s.io") || resources.contains(&"pods/exec") {
         bail!("a right the operator has no use for: {rule}");
+    }
+    Ok(())
+}
+
+/// Secrets are written in every namespace with the switch alone, never listed, and the operator is told.
+fn projection(chart: &Chart) -> Result<()> {
+    let switch = "features.credentialProjection.enabled=true";
+    for (settings, wanted) in [
+        (vec![], vec![]),
+        (
+            vec![switch],
+            vec![serde_json::json!(["get", "create", "patch", "delete"])],
+        ),
+    ] {
+        let objects = chart.render(&settings)?;
+        let mut found = Vec::new();
+        for role in of_kind(&objects, "ClusterRole") {
+            let rules = role["rules"].as_array().into_iter().flatten();
+            let of_secrets = rules.filter(|rule| rule["resources"] == serde_json::json!(["secrets"]));
+            found.extend(of_secrets.map(|rule| rule["verbs"].clone()));
+        }
+        found.retain(|verbs| *verbs != serde_json::json!(["get"]));
+        if found != wanted {
+            bail!("with {settings:?} the rights on Secrets beside get are {found:?}");
+        }
+        let told = serde_json::to_string(&objects)?.contains(&format!(
+            r#""name":"HOLDFAST_CREDENTIAL_PROJECTION","value":"{}""#,
+            !settings.is_empty()
+        ));
+        if !told {
+            bail!("with {settings:?} the operator is not told");
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::due::{self, Request, Settled};
 use super::plan::{Bounds, Plan, Scan, plan};
 use super::row;
 use crate::context::{Context, Error};
+use crate::protect::policy::identity;
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
 use crate::protect::wave::{again, memory};
@@ -147,9 +148,11 @@ pub async fn void(ctx: &Context, view: &RepositoryView, request: &Request, why: 
 /// The namespace in which a snapshot is seen: the Repository's own; of a ClusterRepository the one that its
 /// hostname names, if it is there and allowed.
 fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Option<String> {
-    let name = match &view.key {
-        RepositoryKey::Repository { namespace, .. } => namespace,
-        RepositoryKey::ClusterRepository { .. } => &listed.source.hostname,
+    let hostname = &listed.source.hostname;
+    let name = if listed.cluster.as_deref() == Some(ctx.cluster.as_str()) {
+        identity::recorded_namespace_of(view, hostname)
+    } else {
+        identity::namespace_of(view, hostname)
     };
     match ctx.world.namespace(name) {
         NamespaceKnown::Live => {}
@@ -159,7 +162,7 @@ fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Optio
         let labels = ctx.world.namespace_view(name).map(|n| n.labels);
         allows(allowed, name, &labels.unwrap_or_default())
     });
-    allowed.then(|| name.clone())
+    allowed.then(|| name.to_owned())
 }
 
 /// What became of the rows of a plan.

@@ -119,6 +119,7 @@ pub fn status(
             repository: Some(keys::pin_to(&repository.key)),
             unique_id: repository.unique_id().map(str::to_owned),
             sources: Vec::new(),
+            identity: None,
         }),
         conditions: list,
         ..SnapshotStatusView::default()

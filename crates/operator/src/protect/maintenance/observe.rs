@@ -171,7 +171,7 @@ async fn state(
             return not(Reason::MissingCredentialsKey, Some(sentence));
         }
     }
-    if let Needs::Unmet(unmet) = needs::backend(ctx, place, view).await? {
+    if let Needs::Unmet(unmet) = needs::backend(ctx, place, place, view).await? {
         let reason = match unmet {
             Unmet::Claim(_) => Reason::MissingRepositoryClaim,
             Unmet::Secret(_) => Reason::MissingCredentialsSecret,

@@ -7,7 +7,7 @@ use crate::runtime::write::WriteError;
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
 use crate::world::views::SnapshotView;
-use holdfast_api::policy::{PrunedName, RetentionStatus};
+use holdfast_api::policy::{PolicyResolved, PrunedName, ResolvedIdentity, RetentionStatus};
 use holdfast_api::snapshot::Snapshot;
 use holdfast_api::{SnapshotPolicy, conditions, names};
 use holdfast_core::retention::again::{self, Pruned};
@@ -85,7 +85,8 @@ pub async fn carry_out(
     report(ctx, key, facts, &decision, (pruned, completed), now).await?;
     Ok(if conflicts {
         Next::After(Duration::from_secs(1))
-    } else if refused {
+    } else if refused || facts.identity.is_err() || decision.identity_kept.is_some() {
+        // What it waits for may be said on another object.
         Next::After(REFUSED_AGAIN)
     } else {
         Next::Settled
@@ -234,6 +235,25 @@ async fn report(
         },
         pruned_names: last.pruned_names,
     });
+    if let Ok(resolved) = &facts.identity {
+        let named = resolved.in_force.named();
+        let before = status.resolved.take().unwrap_or_default();
+        let used = resolved.allowed_by.as_ref();
+        status.resolved = Some(PolicyResolved {
+            identity: Some(ResolvedIdentity {
+                username: named.username.clone(),
+                hostname: named.hostname.clone(),
+            }),
+            unique_id: resolved.unique_id.clone(),
+            source_path: resolved.source_path.clone(),
+            allowed_identity_change: used
+                .and_then(|used| used.policy.clone())
+                .or(before.allowed_identity_change),
+            allowed_identity_change_of_repository: used
+                .and_then(|used| used.repository.clone())
+                .or(before.allowed_identity_change_of_repository),
+        });
+    }
     let list = &mut status.conditions;
     let (reason, message) = (decision.reason, decision.message.as_str());
     let reconciling = !decision.ready && !decision.stalled && reason != "Suspended";
@@ -265,6 +285,31 @@ async fn report(
             now,
         );
     }
+    let was_kept = conditions::is_true(&before.conditions, conditions::IDENTITY_CHANGE_HELD);
+    if let Some(message) = &decision.identity_kept {
+        let kind = conditions::IDENTITY_CHANGE_HELD;
+        conditions::set(
+            &mut status.conditions,
+            kind,
+            true,
+            "IdentityInUse",
+            message,
+            generation,
+            now,
+        );
+    } else if was_kept && facts.identity.is_ok() {
+        let message = "The identity that the specs ask for is in force.";
+        let kind = conditions::IDENTITY_CHANGE_HELD;
+        conditions::set(
+            &mut status.conditions,
+            kind,
+            false,
+            "InForce",
+            message,
+            generation,
+            now,
+        );
+    }
     let Some(patch) = diff::merge_patch(&before, &status) else {
         return Ok(());
     };
@@ -277,6 +322,11 @@ async fn report(
         .as_deref()
         .unwrap_or_default();
     write::patch_status(&api, &key.name, version, patch).await?;
+    if let Some(message) = decision.identity_kept.as_ref().filter(|_| !was_kept) {
+        let action = "AllowIdentityChange";
+        ctx.warn_policy(&facts.policy, conditions::IDENTITY_CHANGE_HELD, message, action)
+            .await;
+    }
     if let Some(message) = decision.held.as_ref().filter(|_| !was_held) {
         ctx.warn_policy(
             &facts.policy,

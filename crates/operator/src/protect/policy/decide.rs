@@ -1,11 +1,13 @@
 //! What a policy prunes and says: pure, time and facts as arguments.
 
+use super::identity::{Refused, Resolved};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
 use holdfast_api::policy::Retention;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, conditions, names};
+use holdfast_core::identity::InForce;
 use holdfast_core::retention::{self, Completed, Keep, Retained, ended, justify, mass, stamp};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -20,6 +22,8 @@ pub struct Facts {
     pub repository: Option<RepositoryKey>,
     /// Whether that object exists.
     pub repository_exists: bool,
+    /// Under which identity it makes snapshots.
+    pub identity: Result<Resolved, Refused>,
     /// The strictest threshold of the repositories concerned; 0: off.
     pub threshold: u32,
     /// Every Snapshot that names this policy.
@@ -47,6 +51,8 @@ pub struct Decision {
     pub restamp: Vec<Prune>,
     /// Retention was asked; without that nothing is recorded as completed.
     pub asked: bool,
+    /// Why the identity that the specs ask for is not in force: the message of `IdentityChangeHeld`.
+    pub identity_kept: Option<String>,
     /// Why nothing of what retention would prune is pruned: the message of `MassPruneHeld`.
     pub held: Option<String>,
     /// What retention says of each Snapshot that counts, held or not.
@@ -79,6 +85,7 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         prune: Vec::new(),
         restamp: Vec::new(),
         asked: false,
+        identity_kept: None,
         held: None,
         retained: Retained::default(),
         unstamp: facts
@@ -116,6 +123,20 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
         decision.message = format!("The {named} does not exist. Create it, or name another one.");
         return decision;
     }
+    match &facts.identity {
+        Ok(resolved) => decision.identity_kept = identity_kept(policy, resolved),
+        Err(refused) => {
+            decision.ready = false;
+            decision.stalled = true;
+            decision.reason = refused.reason();
+            decision.message = refused.message();
+            match refused {
+                Refused::Invalid(_) => return decision,
+                // What is kept of its snapshots does not depend on the name of new ones.
+                Refused::Taken { by: _, named: _ } => {}
+            }
+        }
+    }
     let keep = policy.spec.retention.as_ref().map(keep);
     let completed: Vec<Completed> = active.iter().filter_map(|s| completed(s, now)).collect();
     let retained = retention::retain(&completed, keep.as_ref());
@@ -141,6 +162,31 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
     }
     decision.retained = retained;
     decision
+}
+
+fn identity_kept(policy: &SnapshotPolicy, resolved: &Resolved) -> Option<String> {
+    let InForce::Kept { named, asked } = &resolved.in_force else {
+        return None;
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(why) => {
+            return Some(format!(
+                "{why}. The snapshots of this policy bear {}@{}, and new ones go on under that. Correct it, or set spec.identity to what they bear.",
+                named.username, named.hostname
+            ));
+        }
+    };
+    Some(format!(
+        "The specs ask for the identity {}@{}, and the snapshots of this policy bear {}@{}. They go on under that one: under another they would be another history, which restores of this policy and its adoption do not look into, and the first backup would read everything. To change it: kubectl -n {} annotate snapshotpolicy/{} {}=\"$(date -u +%FT%TZ)\" --overwrite. To keep it, set spec.identity to what it is.",
+        asked.username,
+        asked.hostname,
+        named.username,
+        named.hostname,
+        policy.metadata.namespace.as_deref().unwrap_or_default(),
+        policy.metadata.name.as_deref().unwrap_or_default(),
+        names::ALLOW_IDENTITY_CHANGE,
+    ))
 }
 
 /// `spec.retention` in the words of the decision.

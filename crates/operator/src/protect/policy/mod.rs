@@ -7,6 +7,8 @@
 //! as many as the threshold after an edit, or of adopted ones, wait for a person. Names that no schedule made are
 //! recorded before what bears them goes, so that a tool which makes them again causes no new runs.
 //!
+//! What its snapshots are called in the repository is resolved here, and recorded ([`identity`]).
+//!
 //! A policy that is being deleted lets its Snapshots go first ([`cleanup`]).
 //!
 //! **Assumes.** The wave controller tells a fresh stamp from an old one; a live object that carries an old stamp
@@ -15,6 +17,7 @@
 mod act;
 mod cleanup;
 mod decide;
+pub mod identity;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +64,7 @@ pub fn observe(world: &World, key: &ObjectKey, policy: Arc<SnapshotPolicy>) -> F
     let repository = repository.and_then(|r| crate::world::keys::resolve(r, &key.namespace));
     let snapshots = world.snapshots_of_policy(key);
     Facts {
+        identity: identity::of(world, key, &policy),
         repository_exists: repository.as_ref().is_some_and(|k| world.repository(k).is_some()),
         threshold: threshold(world, repository.as_ref(), &snapshots),
         repository,

@@ -1,9 +1,11 @@
 //! What a policy prunes.
 
 use super::decide::{Facts, decide};
-use crate::world::keys::RepositoryKey;
+use super::identity::{Refused, Resolved};
+use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
 use holdfast_api::names;
+use holdfast_core::identity::{InForce, Named};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -48,6 +50,15 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
             name: "r".into(),
         }),
         repository_exists: true,
+        identity: Ok(Resolved {
+            in_force: InForce::Asked(Named {
+                username: "p".into(),
+                hostname: "a".into(),
+            }),
+            unique_id: None,
+            source_path: None,
+            allowed_by: None,
+        }),
         threshold: 10,
         snapshots,
     }
@@ -80,6 +91,33 @@ fn a_suspended_or_refused_policy_prunes_nothing() {
     let keep = json!({ "keepLatest": 1 });
     assert!(pruned(&facts(json!({ "retention": keep, "suspend": true }), five())).is_empty());
     assert!(pruned(&facts(json!({ "retention": keep, "hooks": {} }), five())).is_empty());
+}
+
+#[test]
+fn a_policy_without_an_identity_is_stalled_and_prunes_nothing() {
+    let mut facts = facts(json!({ "retention": { "keepLatest": 1 } }), five());
+    facts.identity = Err(Refused::Invalid(
+        "spec.identityDefaults.usernameExpr is empty".into(),
+    ));
+    let decision = decide(&facts, now());
+    assert!(decision.stalled && !decision.ready && decision.prune.is_empty());
+    assert_eq!(decision.reason, "IdentityInvalid");
+    assert!(decision.message.contains("spec.identityDefaults.usernameExpr"));
+}
+
+#[test]
+fn a_policy_whose_name_is_taken_is_stalled_and_its_retention_goes_on() {
+    let mut facts = facts(json!({ "retention": { "keepLatest": 2 } }), five());
+    facts.identity = Err(Refused::Taken {
+        by: ObjectKey::new("a", "other"),
+        named: Named {
+            username: "p".into(),
+            hostname: "a".into(),
+        },
+    });
+    let decision = decide(&facts, now());
+    assert!(decision.stalled && !decision.ready && decision.asked);
+    assert_eq!((decision.reason, decision.prune.len()), ("IdentityTaken", 3));
 }
 
 #[test]

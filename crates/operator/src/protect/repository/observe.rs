@@ -43,7 +43,7 @@ pub async fn facts(ctx: &Context, view: Arc<RepositoryView>) -> Result<Facts, Er
     let place = view.place(&ctx.settings.namespace).to_owned();
     let reference = &view.spec.encryption.password_secret_ref;
     let secret_fact = secret(ctx, &place, &reference.name, &reference.key).await?;
-    let needs = needs::backend(ctx, &place, &view).await?;
+    let needs = needs::backend(ctx, &place, &place, &view).await?;
     let version = match &secret_fact {
         SecretFact::Usable(version) => version.as_str(),
         SecretFact::Missing | SecretFact::NoKey => "",

@@ -3,6 +3,7 @@
 use crate::context::{Context, Error};
 use crate::jobs::create::{NOT_READ, SecretFact, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
+use crate::jobs::projection::{self, Consent};
 use crate::protect::snapshot::allows;
 use crate::world::keys::RepositoryKey;
 use crate::world::views::RepositoryView;
@@ -13,12 +14,13 @@ use std::sync::Arc;
 /// A reason and a sentence.
 pub type Why = (Reason, String);
 
-/// The repository, if a mover in `namespace` can reach it. One that is degraded, suspended or waits for something of
+/// The repository, if a mover in `namespace` can reach it; `asked`: with a copy of its credentials. One that is degraded, suspended or waits for something of
 /// its own still restores: only whether it was ever connected, and is not refused, counts.
 pub async fn repository(
     ctx: &Context,
     namespace: &str,
     key: Option<&RepositoryKey>,
+    asked: bool,
 ) -> Result<Result<Arc<RepositoryView>, Why>, Error> {
     let Some(view) = key.and_then(|k| ctx.world.repository(k)) else {
         let named = key.map_or_else(|| "repository of an unknown kind".to_owned(), ToString::to_string);
@@ -56,19 +58,24 @@ pub async fn repository(
         )));
     }
     let password = &view.spec.encryption.password_secret_ref;
-    match secret(ctx, namespace, &password.name, &password.key).await? {
+    let secrets = match projection::consent(ctx.settings.credential_projection, &view, asked) {
+        Consent::NotAsked => namespace,
+        Consent::Given => view.place(&ctx.settings.namespace),
+        Consent::Missing(why) => return Ok(Err((Reason::CredentialProjectionNotAllowed, why))),
+    };
+    match secret(ctx, secrets, &password.name, &password.key).await? {
         SecretFact::Usable(_) => {}
         SecretFact::Missing | SecretFact::NoKey => {
             return Ok(Err((
                 Reason::MissingCredentialsSecret,
                 format!(
-                    "Secret {namespace}/{} with key {} {NOT_READ}. Create it; the mover runs there.",
+                    "Secret {secrets}/{} with key {} {NOT_READ}. Create it; the mover reads it from there.",
                     password.name, password.key
                 ),
             )));
         }
     }
-    if let Needs::Unmet(unmet) = needs::backend(ctx, namespace, &view).await? {
+    if let Needs::Unmet(unmet) = needs::backend(ctx, namespace, secrets, &view).await? {
         let reason = match unmet {
             Unmet::Claim(_) => Reason::MissingRepositoryClaim,
             Unmet::Secret(_) | Unmet::Key(..) => Reason::MissingCredentialsSecret,

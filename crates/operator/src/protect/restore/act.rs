@@ -3,10 +3,11 @@
 use super::claims::{Claim, SELECTED_NODE};
 use super::decide::Step;
 use super::observe::{Facts, Target};
-use super::{finish, job, report};
+use super::{copies, finish, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::create::{Created, create_job};
 use crate::jobs::outcome::{JobFact, Read, refused_pod};
+use crate::jobs::projection::{self, Hold, Projection};
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
@@ -34,6 +35,9 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
     match step {
         Step::Rest(again) => Ok(again.map_or(Next::Settled, after)),
         Step::Say(reason, message, again) => {
+            if facts.job.is_none() {
+                copies::withdraw_recorded(ctx, facts).await?;
+            }
             report::write(ctx, facts, |status| {
                 report::say(status, facts, reason, &message, now)
             })
@@ -59,6 +63,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
         Step::Finish(reason, message) => finish::end(ctx, facts, reason, &message, now).await,
         Step::Begin(claim) => begin(ctx, facts, &claim, now).await,
         Step::Forget => {
+            copies::withdraw_recorded(ctx, facts).await?;
             ctx.results.progress().forget(&job::run(&facts.view));
             // With them goes the claim that one of them owns.
             remove_all(ctx, &jobs_of(ctx, facts)).await?;
@@ -75,6 +80,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             Ok(Next::After(Duration::from_secs(2)))
         }
         Step::StartOver => {
+            copies::withdraw_recorded(ctx, facts).await?;
             ctx.results.progress().forget(&job::run(&facts.view));
             report::write(ctx, facts, |status| {
                 let target = status.target.take().filter(|_| facts.populates());
@@ -142,6 +148,7 @@ pub(super) fn begin_anew(status: &mut RestoreStatus, facts: &Facts) {
 
 /// A claim asks: everything of an earlier one is forgotten, the snapshot among it.
 async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let before = facts.filling().is_some();
     let message = format!("Claim {} asks to be filled.", claim.name);
@@ -176,6 +183,7 @@ async fn begin(ctx: &Context, facts: &Facts, claim: &Claim, now: Timestamp) -> R
 }
 
 async fn pin(ctx: &Context, facts: &Facts, resolved: ResolvedRestore, now: Timestamp) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let message = match &resolved.kopia_snapshot_id {
         Some(id) => format!("It is snapshot {id}."),
@@ -214,7 +222,7 @@ async fn start(
     now: Timestamp,
 ) -> Result<Next, Error> {
     let restore = &facts.view;
-    let mover = job::mover(ctx, restore, repository, operation);
+    let mut mover = job::mover(ctx, restore, repository, operation);
     let place = format!("{}/{}", mover.namespace, mover.name);
     let reason = if target.is_some() {
         Reason::Restoring
@@ -249,9 +257,28 @@ async fn start(
     ctx.results
         .progress()
         .expect(&job::run(restore), &mover.namespace);
+    let copy = job::projects(restore).then(|| {
+        let uid = restore.metadata.uid.as_deref().unwrap_or_default();
+        Projection::of(ctx, repository, &mover.namespace, &mover.name, uid)
+    });
+    if let (Some(copy), Some(owner)) = (&copy, mover.owner.clone()) {
+        copy.apply(&mut mover);
+        if let Some(hold) = projection::ensure(ctx, copy, &owner).await? {
+            report::write(ctx, facts, |status| {
+                report::say(status, facts, held(&hold), hold.message(), now)
+            })
+            .await?;
+            return Ok(Next::After(Duration::from_secs(10)));
+        }
+    }
     let built = job::built(restore, &mover, target.as_deref())?;
     let (reason, message) = match create_job(ctx, &mover.namespace, built).await {
-        Ok(Created::Yes(_)) => return Ok(Next::After(PACE)),
+        Ok(Created::Yes(job)) => {
+            if let Some(copy) = &copy {
+                projection::ensure(ctx, copy, &projection::owned_by(&job)).await?;
+            }
+            return Ok(Next::After(PACE));
+        }
         Ok(Created::Exists) => (
             Reason::JobNameTaken,
             format!("Job {place} exists and is not of this Restore; the restore goes on when it is gone."),
@@ -266,6 +293,9 @@ async fn start(
         ),
         Err(error) => return Err(error),
     };
+    if let Some(copy) = &copy {
+        projection::withdraw_unused(ctx, copy).await?;
+    }
     report::write(ctx, facts, |status| {
         report::say(status, facts, reason, &message, now)
     })
@@ -273,7 +303,16 @@ async fn start(
     Ok(Next::After(Duration::from_secs(10)))
 }
 
+fn held(hold: &Hold) -> Reason {
+    match hold {
+        Hold::Source(_) => Reason::MissingCredentialsSecret,
+        Hold::Taken(_) => Reason::ProjectedSecretTaken,
+        Hold::Forbidden(_) => Reason::CredentialProjectionNotAllowed,
+    }
+}
+
 async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) -> Result<Next, Error> {
+    let followed = copies::follow(ctx, facts, &job.job).await?;
     let run = job::run(&facts.view);
     ctx.results.progress().expect(&run, &job.job.key().namespace);
     let told = ctx.results.progress().of(&run);
@@ -301,6 +340,7 @@ async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) ->
             None => (reason, Some(message)),
         },
     };
+    let message = message.or(followed);
     report::write(ctx, facts, |status| {
         if let Some(told) = told {
             let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -327,6 +367,7 @@ async fn retry(
     next: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Next, Error> {
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let attempts = facts
         .view

@@ -5,6 +5,7 @@ use super::job::{self, Answer};
 use super::observe::{Facts, Populate, Target, since};
 use super::source::{Asks, Source};
 use crate::jobs::outcome::JobFact;
+use crate::protect::policy;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::names;
@@ -366,7 +367,13 @@ fn is_allowed(facts: &Facts, resolved: &ResolvedRestore, view: &RepositoryView) 
     let of_cluster = matches!(view.key, RepositoryKey::ClusterRepository { .. });
     let hostname = resolved.identity.as_ref().map(|i| i.hostname.as_str());
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
-    may_restore(of_cluster, hostname.unwrap_or_default(), &namespace)
+    let hostname = hostname.unwrap_or_default();
+    let whose = match &facts.view.spec.source.identity {
+        // A person typed it.
+        Some(_) => policy::identity::namespace_of(view, hostname),
+        None => policy::identity::recorded_namespace_of(view, hostname),
+    };
+    may_restore(of_cluster, whose, &namespace)
 }
 
 /// What has to be there before a mover can write.

@@ -4,7 +4,7 @@ use super::act::{jobs_of, populates, remove, remove_all};
 use super::claims::Claim;
 use super::decide::Written;
 use super::observe::{Facts, Target};
-use super::{job, report};
+use super::{copies, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::JobFact;
 use crate::runtime::metrics::BackupResult;
@@ -30,6 +30,8 @@ const KEEP_SECONDS: i32 = 3600;
 
 /// Records what was written. A volume that is to be handed over is so next; everything else is done.
 pub async fn written(ctx: &Context, facts: &Facts, written: &Written, now: Timestamp) -> Result<Next, Error> {
+    // Also where the Job stays for the claim that it owns: it reads no repository any more.
+    copies::withdraw_recorded(ctx, facts).await?;
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     ctx.results.progress().forget(&job::run(&facts.view));
     report::write(ctx, facts, |status| {
@@ -174,6 +176,7 @@ pub async fn end(
     now: Timestamp,
 ) -> Result<Next, Error> {
     let failed = reason.means() == Means::Failed;
+    copies::withdraw_recorded(ctx, facts).await?;
     ctx.results.progress().forget(&job::run(&facts.view));
     let written = report::write(ctx, facts, |status| {
         status.failure = failed.then(|| RunFailure {

@@ -53,6 +53,13 @@ pub fn is_written(restore: &Restore) -> bool {
     timing.is_some_and(|t| t.end_time.is_some())
 }
 
+/// Whether its movers read a copy of the credentials.
+#[must_use]
+pub fn projects(restore: &Restore) -> bool {
+    let asked = restore.spec.credential_projection.as_ref();
+    asked.is_some_and(|projection| projection.enabled)
+}
+
 /// Name of the Job that counts: when everything is written the one that did it, whatever the spec is by now.
 #[must_use]
 pub fn current(restore: &Restore) -> String {

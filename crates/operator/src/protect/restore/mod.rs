@@ -11,6 +11,7 @@
 mod access;
 mod act;
 mod claims;
+mod copies;
 mod decide;
 mod finish;
 mod job;

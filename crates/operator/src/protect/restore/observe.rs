@@ -186,7 +186,7 @@ async fn access(
     key: Option<&RepositoryKey>,
 ) -> Result<Result<Arc<RepositoryView>, Why>, Error> {
     let of = ObjectKey::of(restore);
-    let found = access::repository(ctx, &of.namespace, key).await?;
+    let found = access::repository(ctx, &of.namespace, key, job::projects(restore)).await?;
     if found.is_ok() && job::is_privileged(restore) && !privileged::is_agreed(ctx, &of.namespace).await? {
         let message = privileged::not_agreed(&format!("Restore {of}"), &of.namespace);
         return Ok(Err((Reason::PrivilegedMoverNotPermitted, message)));

@@ -63,6 +63,8 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::PolicyNotFound
         | Reason::RepositoryNotFound
         | Reason::MissingCredentialsSecret
+        | Reason::CredentialProjectionNotAllowed
+        | Reason::ProjectedSecretTaken
         | Reason::MissingRepositoryClaim
         | Reason::MissingCaBundle
         | Reason::TargetNotFound

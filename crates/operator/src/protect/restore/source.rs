@@ -2,9 +2,10 @@
 
 use super::access::Why;
 use crate::context::{Context, Error};
+use crate::protect::policy;
 use crate::world::ResolvedTo;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
-use crate::world::views::SnapshotView;
+use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::restore::{Resolution, ResolvedRestore};
 use holdfast_api::shared::{Identity, LocalRef};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
@@ -82,11 +83,18 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
             .repository
             .as_ref()
             .map(|r| keys::resolve(r, &namespace));
+        let identity = match policy::identity::for_restore(&ctx.world, &key, &policy) {
+            Ok(identity) => identity,
+            Err(refused) => {
+                let message = format!("SnapshotPolicy {key}: {}", refused.message());
+                return Ok(Source::Waits((Reason::PolicyInvalid, message)));
+            }
+        };
         Asks {
             repository: given.or(own).flatten(),
             wanted: Wanted {
-                username: key.name.clone(),
-                hostname: namespace.clone(),
+                username: identity.username,
+                hostname: identity.hostname,
                 path: Some(format!("/pvc/{}", claim.name)),
                 snapshot_id: None,
                 offset: named.offset,
@@ -109,20 +117,47 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
         let message = "spec.source needs exactly one of snapshotRef, fromPolicy, identity".to_owned();
         return Ok(Source::Ends((Reason::InvalidSpec, message)));
     };
+    let whose = if source.identity.is_some() {
+        policy::identity::namespace_of
+    } else {
+        policy::identity::recorded_namespace_of
+    };
+    let hostname = &asks.wanted.hostname;
     Ok(
-        match foreign(asks.repository.as_ref(), &asks.wanted.hostname, &namespace) {
+        match foreign(ctx, asks.repository.as_ref(), hostname, &namespace, whose) {
             Some(why) => Source::Ends(why),
             None => Source::Asks(Box::new(asks)),
         },
     )
 }
 
-fn foreign(repository: Option<&RepositoryKey>, hostname: &str, namespace: &str) -> Option<Why> {
+/// How the namespace is read from a host name: one that was typed, or one that we recorded.
+type Whose = for<'a> fn(&'a RepositoryView, &'a str) -> &'a str;
+
+fn foreign(
+    ctx: &Context,
+    repository: Option<&RepositoryKey>,
+    hostname: &str,
+    namespace: &str,
+    whose: Whose,
+) -> Option<Why> {
     let of_cluster = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
-    (!may_restore(of_cluster, hostname, namespace)).then(|| {
-        let message = format!(
-            "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {hostname}, and this is {namespace}. Make the Restore there."
-        );
+    let view = repository.and_then(|key| ctx.world.repository(key));
+    let whose = match &view {
+        Some(view) => whose(view, hostname),
+        None => hostname,
+    };
+    (!may_restore(of_cluster, whose, namespace)).then(|| {
+        // A namespace has no dot: nobody can make a Restore there.
+        let message = if whose.contains('.') {
+            format!(
+                "In a ClusterRepository the host name says whose a snapshot is, and {hostname} names no namespace: what is after the dot is not spec.identityDefaults.cluster of the repository, by now. For a snapshot that this cluster took, name its Snapshot (source.snapshotRef) or its policy (source.fromPolicy) in a new Restore; for another, set spec.identityDefaults.cluster to what it was."
+            )
+        } else {
+            format!(
+            "In a ClusterRepository snapshots of the host name {hostname} belong to the namespace {whose}, and this is {namespace}. Make the Restore there."
+            )
+        };
         (Reason::IdentityNotAllowed, message)
     })
 }
@@ -153,10 +188,10 @@ async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Sour
         return Ok(Source::Waits((Reason::RepositoryNotFound, message)));
     };
     let identity = identity(&view);
-    if let Some(why) = identity
-        .as_ref()
-        .and_then(|identity| foreign(Some(&repository), &identity.hostname, &key.namespace))
-    {
+    if let Some(why) = identity.as_ref().and_then(|identity| {
+        let whose = policy::identity::recorded_namespace_of;
+        foreign(ctx, Some(&repository), &identity.hostname, &key.namespace, whose)
+    }) {
         return Ok(Source::Ends(why));
     }
     // How large it is is not kept from the watch.
@@ -189,7 +224,11 @@ fn identity(view: &SnapshotView) -> Option<Identity> {
     let status = view.status.as_ref()?;
     let recorded = status.snapshot.as_ref().and_then(|s| s.identity.clone());
     recorded.or_else(|| {
-        let source = status.resolved.as_ref()?.sources.first()?;
+        let resolved = status.resolved.as_ref()?;
+        if let Some(identity) = &resolved.identity {
+            return Some(identity.clone());
+        }
+        let source = resolved.sources.first()?;
         let policy = view
             .spec
             .policy_ref

@@ -1,5 +1,6 @@
 //! Carrying out a step: the pin is recorded before the Job is created.
 
+use super::copies;
 use super::decide::Step;
 use super::observe::{Blocked, Facts, Possible};
 use super::result;
@@ -9,13 +10,14 @@ use crate::jobs::create::{Created, create_job};
 use crate::jobs::job_name;
 use crate::jobs::outcome::{JobFact, Read, refused_pod};
 use crate::jobs::privileged::{self, Task};
+use crate::jobs::projection::{self, Projection};
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
 use crate::world::keys;
 use crate::world::views::{SnapshotStatusView, SnapshotView};
 use holdfast_api::mover::MoverDefaults;
-use holdfast_api::shared::Origin;
+use holdfast_api::shared::{Identity, Origin};
 use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Snapshot, SnapshotPhase};
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::silence::Begin;
@@ -185,6 +187,10 @@ pub(super) fn kstatus(
 
 async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timestamp) -> Result<Next, Error> {
     let generation = view.metadata.generation;
+    // It was to begin once, and a copy may have been made for a Job that never was.
+    if view.phase() == Some(SnapshotPhase::Running) {
+        copies::withdraw(ctx, view).await?;
+    }
     let (reason, message) = (why.reason(), why.message());
     let stalled = matches!(why, Blocked::InvalidSpec(_) | Blocked::NoPolicy);
     write_status(ctx, view, |status| {
@@ -198,7 +204,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
         );
         let list = &mut status.conditions;
         match why {
-            Blocked::MissingCredentialsSecret(_) => {
+            Blocked::MissingCredentialsSecret(_) | Blocked::NoConsent(_) => {
                 conditions::set(
                     list,
                     conditions::CREDENTIALS_AVAILABLE,
@@ -233,6 +239,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
             | Blocked::RepositoryNotFound(_)
             | Blocked::NamespaceNotAllowed(_)
             | Blocked::RepositoryNotReady(_)
+            | Blocked::NoIdentity(..)
             | Blocked::MissingForBackend(_) => {}
         }
     })
@@ -254,7 +261,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
 async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
     let key = view.key();
     let name = job_name(&key.name);
-    let source = source(view, run);
+    let source = source(run);
     let pin = Resolved {
         repository: Some(keys::pin_to(&run.repository.key)),
         unique_id: run.repository.unique_id().map(str::to_owned),
@@ -262,6 +269,11 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             pvc: run.claim.clone(),
             source_path: source.path.clone(),
         }],
+        identity: Some(Identity {
+            username: source.username.clone(),
+            hostname: source.hostname.clone(),
+            source_path: source.path.clone(),
+        }),
     };
     let generation = view.metadata.generation;
     let message = format!("Job {}/{name} backs up claim {}.", key.namespace, run.claim);
@@ -275,15 +287,13 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             status.resolved = Some(pin);
             let list = &mut status.conditions;
             let there = "Everything the run needs is there.";
-            conditions::set(
-                list,
-                conditions::CREDENTIALS_AVAILABLE,
-                true,
-                "Available",
-                there,
-                generation,
-                now,
-            );
+            let credentials = conditions::CREDENTIALS_AVAILABLE;
+            if run.projects {
+                // Said when the copy is there.
+                conditions::clear(list, credentials);
+            } else {
+                conditions::set(list, credentials, true, "Available", there, generation, now);
+            }
             conditions::set(
                 list,
                 conditions::SOURCE_PVC_AVAILABLE,
@@ -307,7 +317,7 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         return Ok(Next::Settled);
     }
     let failure = run.snapshot.spec.failure_policy.clone().unwrap_or_default();
-    let mover = Mover {
+    let mut mover = Mover {
         name,
         namespace: key.namespace.clone(),
         op: names::OP_BACKUP,
@@ -350,9 +360,23 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             run.repository.unique_id().unwrap_or_default().to_owned(),
         )]),
     };
+    let copy = run.projects.then(|| {
+        let (place, job) = (&mover.namespace, &mover.name);
+        Projection::of(ctx, &run.repository, place, job, view.uid())
+    });
+    if let Some(copy) = &copy {
+        copy.apply(&mut mover);
+    }
+    // Before the lane is held: the Secrets of one run keep no other waiting.
+    if let (Some(copy), Some(owner)) = (&copy, &mover.owner)
+        && let Some(hold) = projection::ensure(ctx, copy, owner).await?
+    {
+        copies::say_hold(ctx, view, &hold, now).await?;
+        return Ok(Next::After(Duration::from_secs(10)));
+    }
     // Held until CREATE: a batch that asks meanwhile counts this writer, or this writer finds that batch.
     let gate = ctx.gates.lane(run.repository.unique_id().unwrap_or_default());
-    let _gate = gate.lock().await;
+    let held = gate.lock().await;
     match writers::may_begin(ctx, &run.repository).await? {
         Begin::Now => {}
         Begin::AfterBatch => {
@@ -373,8 +397,15 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     } else {
         mover.job()?
     };
-    let (reason, message) = match create_job(ctx, &mover.namespace, job).await {
-        Ok(Created::Yes(_)) => return Ok(Next::Settled),
+    let created = create_job(ctx, &mover.namespace, job).await;
+    drop(held);
+    let (reason, message) = match created {
+        Ok(Created::Yes(job)) => {
+            if let Some(copy) = &copy {
+                projection::ensure(ctx, copy, &projection::owned_by(&job)).await?;
+            }
+            return Ok(Next::Settled);
+        }
         Ok(Created::Exists) => (
             "JobNameTaken",
             format!(
@@ -392,6 +423,9 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
         ),
         Err(error) => return Err(error),
     };
+    if let Some(copy) = &copy {
+        projection::withdraw_unused(ctx, copy).await?;
+    }
     // The phase and the pin stay: what is said is that nothing runs yet, and why.
     write_status(ctx, view, |status| {
         kstatus(status, generation, (false, true, false), reason, &message, now);
@@ -409,12 +443,11 @@ fn settings(run: &Possible) -> MoverDefaults {
     }
 }
 
-/// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim
-/// (`docs/design.md` 3.7).
-fn source(view: &SnapshotView, run: &Possible) -> Source {
+/// Who and what the snapshot is of: the policy's identity, and the claim (`docs/design.md` 3.7).
+fn source(run: &Possible) -> Source {
     Source {
-        username: run.policy.metadata.name.clone().unwrap_or_default(),
-        hostname: view.key().namespace,
+        username: run.identity.username.clone(),
+        hostname: run.identity.hostname.clone(),
         path: format!("/pvc/{}", run.claim),
     }
 }
@@ -438,6 +471,10 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         return Ok(Next::After(Duration::from_secs(20)));
     }
     writers::let_go(ctx, &job.job).await?;
+    if copies::follow(ctx, view, &job.job, now).await? {
+        // Its own event brings it back.
+        return Ok(Next::After(Duration::from_secs(5)));
+    }
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),
         Read::Outcome { .. } => format!("Job {} runs.", job.job.key()),

@@ -111,6 +111,8 @@ impl Blocked {
             Self::NamespaceNotAllowed(_) => "NamespaceNotAllowed",
             Self::PrivilegedMoverNotPermitted(_) => Reason::PrivilegedMoverNotPermitted.as_str(),
             Self::RepositoryNotReady(_) => "RepositoryNotReady",
+            Self::NoIdentity(_, refused) => refused.reason(),
+            Self::NoConsent(_) => "CredentialProjectionNotAllowed",
             Self::MissingCredentialsSecret(_) => "MissingCredentialsSecret",
             Self::SourcePvcMissing(_) => "SourcePvcMissing",
             Self::MissingForBackend(unmet) => unmet.reason(),
@@ -121,7 +123,7 @@ impl Blocked {
     #[must_use]
     pub fn message(&self) -> String {
         match self {
-            Self::InvalidSpec(text) => text.clone(),
+            Self::InvalidSpec(text) | Self::NoConsent(text) => text.clone(),
             Self::NoPolicy => {
                 "spec.policyRef is not set: name the SnapshotPolicy that says what to back up.".into()
             }
@@ -145,8 +147,9 @@ impl Blocked {
             Self::RepositoryNotReady(key) => {
                 format!("{key} is not ready; its conditions say why. The run starts then.")
             }
+            Self::NoIdentity(key, refused) => format!("SnapshotPolicy {key}: {}", refused.message()),
             Self::MissingCredentialsSecret(text) => {
-                format!("Secret {text} {NOT_READ}. Create it; the mover runs there.")
+                format!("Secret {text} {NOT_READ}. Create it; the mover reads it from there.")
             }
             Self::SourcePvcMissing(text) => {
                 format!("PersistentVolumeClaim {text} does not exist. Create it.")
@@ -162,7 +165,8 @@ impl Blocked {
             Self::MissingCredentialsSecret(_)
             | Self::SourcePvcMissing(_)
             | Self::MissingForBackend(_)
-            | Self::PrivilegedMoverNotPermitted(_) => true,
+            | Self::PrivilegedMoverNotPermitted(_)
+            | Self::NoIdentity(..) => true,
             Self::InvalidSpec(_)
             | Self::NoPolicy
             | Self::PolicyNotFound(_)
@@ -171,7 +175,9 @@ impl Blocked {
             | Self::PolicyDeleting(_)
             | Self::RepositoryNotFound(_)
             | Self::NamespaceNotAllowed(_)
-            | Self::RepositoryNotReady(_) => false,
+            | Self::RepositoryNotReady(_)
+            // The policy's, the repository's and the operator's own change bring it back.
+            | Self::NoConsent(_) => false,
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod act;
 mod allowed;
+mod copies;
 mod decide;
 mod observe;
 pub mod result;

@@ -5,6 +5,8 @@ use crate::jobs::create::{SecretFact, claim_exists, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
 use crate::jobs::outcome::{JobFact, job_fact};
 use crate::jobs::privileged;
+use crate::jobs::projection::{self, Consent};
+use crate::protect::policy;
 use crate::protect::schedule::child_name;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
@@ -13,6 +15,7 @@ use holdfast_api::repository::RepositoryPhase;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{SnapshotPolicy, names};
+use holdfast_core::identity::Named;
 use holdfast_core::retention::again::{self, Pruned};
 use jiff::Timestamp;
 use kube::api::Api;
@@ -67,6 +70,10 @@ pub enum Blocked {
     PrivilegedMoverNotPermitted(ObjectKey),
     /// It is not ready.
     RepositoryNotReady(RepositoryKey),
+    /// The policy has no identity to record snapshots under.
+    NoIdentity(ObjectKey, policy::identity::Refused),
+    /// A copy of the credentials is asked for, and not everybody consents.
+    NoConsent(String),
     /// The password Secret is not where the mover runs.
     MissingCredentialsSecret(String),
     /// A claim is not there.
@@ -86,6 +93,10 @@ pub struct Possible {
     pub repository: Arc<RepositoryView>,
     /// The source claim.
     pub claim: String,
+    /// Who the snapshot is of.
+    pub identity: Named,
+    /// The mover reads a copy of the credentials.
+    pub projects: bool,
     /// The mover is a privileged one, to which the namespace agreed.
     pub privileged: bool,
 }
@@ -228,11 +239,22 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     if repository.status.phase != Some(RepositoryPhase::Ready) || repository.unique_id().is_none() {
         return Ok(Run::Blocked(Blocked::RepositoryNotReady(repository.key.clone())));
     }
+    let identity = match policy::identity::of(&ctx.world, &policy_key, &policy) {
+        Ok(resolved) => resolved.in_force.named().clone(),
+        Err(refused) => return Ok(Run::Blocked(Blocked::NoIdentity(policy_key, refused))),
+    };
     let password = &repository.spec.encryption.password_secret_ref;
-    match secret(ctx, &key.namespace, &password.name, &password.key).await? {
+    let asked = policy.spec.credential_projection.as_ref();
+    let asked = asked.is_some_and(|projection| projection.enabled);
+    let secrets = match projection::consent(ctx.settings.credential_projection, &repository, asked) {
+        Consent::NotAsked => key.namespace.as_str(),
+        Consent::Given => repository.place(&ctx.settings.namespace),
+        Consent::Missing(why) => return Ok(Run::Blocked(Blocked::NoConsent(why))),
+    };
+    match secret(ctx, secrets, &password.name, &password.key).await? {
         SecretFact::Usable(_) => {}
         SecretFact::Missing | SecretFact::NoKey => {
-            let text = format!("{}/{} with key {}", key.namespace, password.name, password.key);
+            let text = format!("{secrets}/{} with key {}", password.name, password.key);
             return Ok(Run::Blocked(Blocked::MissingCredentialsSecret(text)));
         }
     }
@@ -249,14 +271,17 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
             key.namespace
         ))));
     }
-    if let Needs::Unmet(unmet) = needs::backend(ctx, &key.namespace, &repository).await? {
+    if let Needs::Unmet(unmet) = needs::backend(ctx, &key.namespace, secrets, &repository).await? {
         return Ok(Run::Blocked(Blocked::MissingForBackend(unmet)));
     }
+    let projects = asked;
     Ok(Run::Possible(Box::new(Possible {
         snapshot,
         policy,
         repository,
         claim,
+        identity,
+        projects,
         privileged,
     })))
 }

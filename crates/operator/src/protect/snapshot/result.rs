@@ -4,12 +4,13 @@
 //! that for its log. A run without a readable result is Failed, and says that nothing is known to be recorded.
 
 use super::act::{kstatus, write_status};
+use super::copies;
 use crate::context::{Context, Error};
 use crate::jobs::outcome::{self, Read};
 use crate::protect::repository;
 use crate::runtime::metrics::BackupResult;
 use crate::runtime::write::WriteError;
-use crate::world::views::{JobState, JobView, SnapshotView};
+use crate::world::views::{JobState, JobView, SnapshotStatusView, SnapshotView};
 use holdfast_api::shared::Identity;
 use holdfast_api::snapshot::{RecordedSnapshot, RunFailure, SnapshotPhase, Stats, Timing};
 use holdfast_api::{conditions, names};
@@ -41,6 +42,8 @@ pub async fn record(
     now: Timestamp,
 ) -> Result<(), Error> {
     super::vanished::report(ctx, view, read, now).await?;
+    // Before the result is recorded: after that nobody looks at this Job again.
+    copies::withdraw(ctx, view).await?;
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
     let created = view.metadata.creation_timestamp.as_ref().map(|t| t.0);
@@ -52,17 +55,7 @@ pub async fn record(
     write_status(ctx, view, |status| match &outcome {
         Ok(taken) => {
             status.phase = Some(SnapshotPhase::Succeeded);
-            let source = status.resolved.as_ref().and_then(|r| r.sources.first());
-            let identity = Identity {
-                username: view
-                    .spec
-                    .policy_ref
-                    .as_ref()
-                    .map(|p| p.name.clone())
-                    .unwrap_or_default(),
-                hostname: view.key().namespace,
-                source_path: source.map(|s| s.source_path.clone()).unwrap_or_default(),
-            };
+            let identity = identity(view, status);
             status.snapshot = Some(RecordedSnapshot {
                 kopia_snapshot_id: taken.snapshot_id.clone(),
                 identity: Some(identity),
@@ -139,6 +132,21 @@ pub async fn record(
             .await;
     }
     Ok(())
+}
+
+/// Who the run was told to record, which stands with the snapshot from now on. A run of an older release did not record
+/// it when it began: then it was the policy's name and the namespace.
+fn identity(view: &SnapshotView, status: &mut SnapshotStatusView) -> Identity {
+    let recorded = status.resolved.as_mut().and_then(|r| r.identity.take());
+    recorded.unwrap_or_else(|| {
+        let source = status.resolved.as_ref().and_then(|r| r.sources.first());
+        let policy = view.spec.policy_ref.as_ref();
+        Identity {
+            username: policy.map(|p| p.name.clone()).unwrap_or_default(),
+            hostname: view.key().namespace,
+            source_path: source.map(|s| s.source_path.clone()).unwrap_or_default(),
+        }
+    })
 }
 
 fn taken_message(taken: &TakenSnapshot) -> String {

@@ -388,7 +388,7 @@ pub async fn missing(
             return Ok(Some(("MissingCredentialsKey", message)));
         }
     }
-    if let Needs::Unmet(unmet) = needs::backend(ctx, place, repository).await? {
+    if let Needs::Unmet(unmet) = needs::backend(ctx, place, place, repository).await? {
         let message = format!("{} Until then no delete Job is created.", unmet.message());
         return Ok(Some((unmet.reason(), message)));
     }
