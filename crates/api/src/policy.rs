@@ -1,7 +1,7 @@
 //! SnapshotPolicy: what is backed up, where to, and how long it is kept.
 
 use crate::mover::MoverSpec;
-use crate::shared::{DeletionPolicy, LocalRef, NotYet, RepositoryRef};
+use crate::shared::{AdoptionMode, DeletionPolicy, LocalRef, NotYet, RepositoryRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -63,9 +63,10 @@ pub struct SnapshotPolicySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<NotYet>,
-    /// Not supported yet.
+    /// Whether snapshots that belong to no object, and were taken of exactly what this policy backs up, become its
+    /// Snapshots. Absent: what the repository says (`spec.catalog.adoption`), else Adopt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adoption: Option<NotYet>,
+    pub adoption: Option<AdoptionMode>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<NotYet>,
@@ -218,6 +219,9 @@ pub struct SnapshotPolicyStatus {
     /// What retention saw and did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<RetentionStatus>,
+    /// What adoption saw and did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adoption: Option<AdoptionStatus>,
     /// End of the newest successful run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_snapshot: Option<Timestamp>,
@@ -227,6 +231,18 @@ pub struct SnapshotPolicyStatus {
     /// kstatus conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// What adoption saw and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AdoptionStatus {
+    /// The identity and the repository for which a scan was asked for, or was not needed: it is asked for once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_for: Option<String>,
+    /// Snapshots that the last scan left alone because retention would let them go at once, and their data would stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_by_retention: Option<i64>,
 }
 
 /// What retention saw and did.

@@ -1,7 +1,8 @@
 //! Which snapshot of a repository a policy may adopt, and what it becomes (`docs/design.md` 3.7).
 //!
 //! **Promises.** Never one of another cluster, one that an object records, or one that is another's by its identity.
-//! What was released without deleting keeps its word: retained or pinned before, it stays so. A fact that is unknown
+//! What was released without deleting keeps its word: retained or pinned before, it stays so; and a policy under which
+//! it was let go does not take it back. Where two policies claim one identity neither adopts. A fact that is unknown
 //! adopts nothing. The first rule that matches decides.
 //!
 //! **Assumes.** The listing is whole and of the policy's repository. No repository can opt into the snapshots of another
@@ -71,6 +72,9 @@ pub struct Found<'a> {
     pub identity: Identity<'a>,
     /// What is remembered.
     pub remembered: Remembered,
+    /// Its object went while the policy that would adopt it was there: taking it back would undo what was done then, and
+    /// have retention decide about data that was kept on purpose.
+    pub let_go: bool,
 }
 
 /// The policy that would adopt it.
@@ -86,6 +90,8 @@ pub struct Adopter<'a> {
     pub grants_hostname: bool,
     /// What the policy gives to its Snapshots.
     pub policy: Policy,
+    /// Another policy claims the same identity.
+    pub contested: bool,
 }
 
 /// What becomes of it.
@@ -115,18 +121,24 @@ pub enum Why {
     OtherIdentity,
     /// In a ClusterRepository a hostname is a namespace: it is another tenant's.
     OtherNamespace,
+    /// More than one policy claims its identity.
+    Contested,
+    /// It was let go under this very policy.
+    LetGo,
     /// Not everything is known: looked at again.
     Unknown,
 }
 
 impl Why {
     /// Every one, for tests and the docs.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::OtherCluster,
         Self::AlreadyRecorded,
         Self::CameBack,
         Self::OtherIdentity,
         Self::OtherNamespace,
+        Self::Contested,
+        Self::LetGo,
         Self::Unknown,
     ];
 
@@ -139,6 +151,8 @@ impl Why {
             Self::CameBack => "DeletedSnapshotsReappeared",
             Self::OtherIdentity => "OtherIdentity",
             Self::OtherNamespace => "OtherNamespace",
+            Self::Contested => "AdoptionContested",
+            Self::LetGo => "LetGoUnderPolicy",
             Self::Unknown => "AdoptionUnknown",
         }
     }
@@ -150,6 +164,7 @@ pub fn adopt(found: &Found<'_>, adopter: &Adopter<'_>) -> Adoption {
     not_ours(found)
         .or_else(|| not_free(found))
         .or_else(|| not_its_own(found, adopter))
+        .or_else(|| not_to_be_taken_back(found, adopter))
         .map_or_else(|| taken_over(found.remembered, adopter.policy), Adoption::Leave)
 }
 
@@ -174,6 +189,13 @@ fn not_its_own(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why> {
         return Some(Why::OtherNamespace);
     }
     (found.identity != adopter.identity).then_some(Why::OtherIdentity)
+}
+
+fn not_to_be_taken_back(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why> {
+    if adopter.contested {
+        return Some(Why::Contested);
+    }
+    found.let_go.then_some(Why::LetGo)
 }
 
 /// The stricter of what it was and of what the policy gives.

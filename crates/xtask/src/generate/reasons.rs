@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 21] = [
+const CONDITIONS: [(&str, &str, &str); 22] = [
     (
         conditions::READY,
         "all kinds",
@@ -146,6 +146,11 @@ const CONDITIONS: [(&str, &str, &str); 21] = [
         conditions::MASS_PRUNE_HELD,
         "SnapshotPolicy",
         "Retention would prune as many as the threshold at once because the policy was edited, or as many adopted ones, and waits. The message carries the command that lets it.",
+    ),
+    (
+        conditions::ADOPTION_CONTESTED,
+        "SnapshotPolicy",
+        "Another policy claims the same identity, and the repository has snapshots of it that belong to no object: neither policy adopts them (IdentityShared). The message names the other one.",
     ),
     (
         conditions::TIMEZONE_DEFAULT_AMBIGUOUS,

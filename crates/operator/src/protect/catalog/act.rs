@@ -4,12 +4,12 @@
 //! only as the object that was judged. A row that cannot be written keeps no other from being written.
 
 use super::due::{self, Request, Settled};
-use super::plan::{Bounds, Plan, Scan, plan};
-use super::row;
+use super::plan::{Adopting, Bounds, Plan, Scan, is_row, plan};
+use super::{adopt, adopted, row, tell};
 use crate::context::{Context, Error};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
-use crate::protect::wave::{again, memory};
+use crate::protect::wave::{again, let_go, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
@@ -23,7 +23,7 @@ use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::{Api, PostParams, PropagationPolicy};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Rows written at once.
@@ -50,6 +50,8 @@ pub async fn arrived(
     let memories = memory::of(ctx, unique_id).await?;
     let touched = memory::touched(&memories, began);
     let watched = memory::watched(&memories);
+    // Before the world is looked at: what is let go after this is not forgotten on account of that look.
+    let let_go = let_go::of(ctx, unique_id).await?;
     let snapshots = ctx.world.all_snapshots();
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
@@ -57,6 +59,12 @@ pub async fn arrived(
     let over = again::over(ctx, view, &memories, ctx.clock.now());
     let seen = again::compare(&again::named(view), &memories, &over, &listed, &recorded, began);
     again::found(ctx, view, &seen, ctx.clock.now()).await?;
+    let now = ctx.clock.now();
+    let claimants = adopt::claimants(&ctx.world, view, now);
+    let claimants: Vec<_> = claimants
+        .into_iter()
+        .filter(|claimant| may_use(ctx, view, claimant.policy.metadata.namespace.as_deref()))
+        .collect();
     let scan = Scan {
         repository: view,
         unique_id,
@@ -66,12 +74,21 @@ pub async fn arrived(
         touched: &touched,
         bounds: Bounds::of(view.spec.catalog.as_ref().and_then(|c| c.retain.as_ref()), began),
         watched: &watched,
+        adoption: adopt::Facts {
+            repository: view,
+            claimants: &claimants,
+            let_go: &let_go,
+            cluster: &ctx.cluster,
+            now,
+        },
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
     let done = carry_out(ctx, view, &plan).await?;
+    tell::tell(ctx, &plan.told, &done.adopted).await?;
+    forget(ctx, view, &let_go, listing, &snapshots).await?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -83,8 +100,9 @@ pub async fn arrived(
     let settled = Settled {
         discovered: plan.kept + done.made + done.not_removed,
         not_shown: plan.not_shown,
+        unplaced: plan.unplaced,
         trouble: done.trouble(),
-        again: plan.uncertain > 0,
+        again: plan.uncertain > 0 || done.exists > 0,
     };
     let total = listing
         .iter()
@@ -151,21 +169,55 @@ fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Optio
         RepositoryKey::Repository { namespace, .. } => namespace,
         RepositoryKey::ClusterRepository { .. } => &listed.source.hostname,
     };
+    may_use(ctx, view, Some(name)).then(|| name.clone())
+}
+
+/// Whether a namespace is there and may use the repository: of a Repository its own only.
+fn may_use(ctx: &Context, view: &RepositoryView, namespace: Option<&str>) -> bool {
+    let Some(name) = namespace else {
+        return false;
+    };
     match ctx.world.namespace(name) {
         NamespaceKnown::Live => {}
-        NamespaceKnown::Terminating | NamespaceKnown::Absent => return None,
+        NamespaceKnown::Terminating | NamespaceKnown::Absent => return false,
     }
-    let allowed = view.allowed.as_ref().is_none_or(|allowed| {
-        let labels = ctx.world.namespace_view(name).map(|n| n.labels);
-        allows(allowed, name, &labels.unwrap_or_default())
+    match &view.allowed {
+        None => view.key.namespace() == Some(name),
+        Some(allowed) => {
+            let labels = ctx.world.namespace_view(name).map(|n| n.labels);
+            allows(allowed, name, &labels.unwrap_or_default())
+        }
+    }
+}
+
+/// Forgets of what was let go what is not in the repository any more, and what a live object records again.
+async fn forget(
+    ctx: &Context,
+    view: &RepositoryView,
+    let_go: &let_go::LetGo,
+    listing: &[ListedSnapshot],
+    snapshots: &[Arc<SnapshotView>],
+) -> Result<(), Error> {
+    let listed: HashSet<String> = listing
+        .iter()
+        .map(|row| let_go::data_key(&row.snapshot_id))
+        .collect();
+    let live = snapshots.iter().filter(|one| {
+        let here = one.pinned_unique_id() == view.unique_id();
+        here && one.metadata.deletion_timestamp.is_none() && !is_row(one)
     });
-    allowed.then(|| name.clone())
+    let recorded: HashSet<String> = live
+        .filter_map(|one| one.snapshot_id().map(let_go::data_key))
+        .collect();
+    let_go::forget(ctx, let_go, |key| !listed.contains(key) || recorded.contains(key)).await
 }
 
 /// What became of the rows of a plan.
 #[derive(Debug, Default)]
 struct Done {
     made: usize,
+    adopted: BTreeMap<ObjectKey, usize>,
+    exists: usize,
     not_removed: usize,
     failures: usize,
     left: usize,
@@ -186,12 +238,17 @@ impl Done {
 enum Did {
     Made,
     Removed,
+    Adopted(ObjectKey),
+    Exists,
 }
 
 async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
     let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
     for row in &plan.remove {
         work.push(Box::pin(remove(ctx, row)));
+    }
+    for one in &plan.adopt {
+        work.push(Box::pin(take_over(ctx, view, one)));
     }
     for (row, listed) in &plan.complete {
         work.push(Box::pin(complete(ctx, view, row, listed)));
@@ -211,6 +268,8 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         match one {
             Ok(Did::Made) => done.made += 1,
             Ok(Did::Removed) => done.not_removed -= 1,
+            Ok(Did::Adopted(policy)) => *done.adopted.entry(policy).or_default() += 1,
+            Ok(Did::Exists) => done.exists += 1,
             Err(Error::NotLeader) => return Err(Error::NotLeader),
             Err(error) => {
                 done.failures += 1;
@@ -285,6 +344,43 @@ async fn write_status(
         Ok(_) | Err(WriteError::Gone) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Makes the policy's object, then takes the row away: what is between the two is found by the next scan.
+async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>) -> Result<Did, Error> {
+    let key = match &one.begun {
+        Some(begun) => begun.key(),
+        None => adopted::key(view, &one.taken),
+    };
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    ctx.leadership.guard()?;
+    let meta = match &one.begun {
+        Some(begun) => begun.metadata.clone(),
+        None => {
+            let params = PostParams {
+                field_manager: Some(names::FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            match api.create(&params, &adopted::object(view, &one.taken)).await {
+                Ok(made) => made.metadata,
+                // Made a moment ago and not seen yet; without a status it is the next scan's.
+                Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Exists),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    let version = meta.resource_version.unwrap_or_default();
+    let status = adopted::status(view, &one.taken, meta.generation, ctx.clock.now());
+    ctx.leadership.guard()?;
+    write::patch_status(&api, &key.name, &version, status).await?;
+    if let Some(row) = &one.row {
+        match remove(ctx, row).await {
+            // Changed or gone: a row that a live object makes needless is the next scan's.
+            Ok(_) | Err(Error::Conflict) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Did::Adopted(ObjectKey::of(one.taken.policy.as_ref())))
 }
 
 async fn remove(ctx: &Context, row: &Arc<SnapshotView>) -> Result<Did, Error> {

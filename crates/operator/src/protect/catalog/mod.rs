@@ -8,13 +8,22 @@
 //! **Assumes.** The repository's controller creates the listing Job and never runs two passes over one object at
 //! once. Retention and the breaker leave rows alone by themselves.
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows, [`row`] what one looks like, [`act`] writes.
+//! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
+//!
+//! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
+//! the objects look like, [`act`] and [`tell`] write.
 
 mod act;
+mod adopt;
+#[cfg(test)]
+mod adopt_tests;
+mod adopted;
 pub mod due;
 mod plan;
 mod row;
+mod tell;
 #[cfg(test)]
 mod tests;
 
 pub use act::{arrived, void};
+pub use adopt::adoption_mode;

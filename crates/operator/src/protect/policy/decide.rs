@@ -297,6 +297,13 @@ pub fn completed(view: &SnapshotView, now: Timestamp) -> Option<Completed> {
     })
 }
 
+/// Those of these Snapshots that count, as retention sees them at this moment.
+#[must_use]
+pub fn counted(snapshots: &[Arc<SnapshotView>], now: Timestamp) -> Vec<Completed> {
+    let those = snapshots.iter().filter(|view| counts(view));
+    those.filter_map(|view| completed(view, now)).collect()
+}
+
 /// Its end. What was recorded before now had ended when it was recorded.
 fn ended_at(view: &SnapshotView, now: Timestamp) -> Option<Timestamp> {
     let status = view.status.as_ref()?;

@@ -13,6 +13,7 @@
 //! loses it here.
 
 mod act;
+mod adoption;
 mod cleanup;
 mod decide;
 #[cfg(test)]
@@ -23,9 +24,10 @@ use crate::runtime::queue::Next;
 use crate::world::World;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
-pub use decide::{Decision, Facts, completed, decide, kept_now};
+pub use decide::{Decision, Facts, completed, counted, decide, keep, kept_now};
 use holdfast_api::{SnapshotPolicy, names};
 use holdfast_core::deletion::breaker::strictest;
+use holdfast_protocol::work::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -48,10 +50,31 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         // Its own event brings it back.
         return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
-    let facts = observe(&ctx.world, key, policy);
     let now = ctx.clock.now();
+    if adoption::look(ctx, key, &policy, now).await? {
+        // Its own event brings it back.
+        return Ok(Next::After(std::time::Duration::from_secs(1)));
+    }
+    let facts = observe(&ctx.world, key, policy);
     let decision = decide::decide(&facts, now);
     act::carry_out(ctx, key, &facts, decision, now).await
+}
+
+/// Who and what the snapshots of a policy are of: its name, its namespace, the claim (`docs/design.md` 3.7).
+#[must_use]
+pub fn identity(policy: &SnapshotPolicy, claim: &str) -> Source {
+    Source {
+        username: policy.metadata.name.clone().unwrap_or_default(),
+        hostname: policy.metadata.namespace.clone().unwrap_or_default(),
+        path: format!("/pvc/{claim}"),
+    }
+}
+
+/// The identity of what a policy backs up; none: it names no claim.
+#[must_use]
+pub fn source(policy: &SnapshotPolicy) -> Option<Source> {
+    let claim = policy.spec.sources.first()?.pvc.as_ref()?;
+    Some(identity(policy, &claim.name))
 }
 
 /// What a decision about a policy rests on.

@@ -9,6 +9,7 @@ use crate::jobs::create::{Created, create};
 use crate::jobs::job_name;
 use crate::jobs::outcome::JobFact;
 use crate::jobs::outcome::Read;
+use crate::protect::policy;
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
@@ -20,7 +21,7 @@ use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Sn
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::silence::Begin;
 use holdfast_protocol::SOURCE_DIR;
-use holdfast_protocol::work::{BackupItem, Operation, Source, WorkDocument};
+use holdfast_protocol::work::{BackupItem, Operation, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Api;
@@ -242,7 +243,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
 async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
     let key = view.key();
     let name = job_name(&key.name);
-    let source = source(view, run);
+    let source = policy::identity(&run.policy, &run.claim);
     let pin = Resolved {
         repository: Some(keys::pin_to(&run.repository.key)),
         unique_id: run.repository.unique_id().map(str::to_owned),
@@ -382,16 +383,6 @@ fn settings(run: &Possible) -> MoverDefaults {
     match &run.policy.spec.mover {
         None => defaults,
         Some(recipe) => recipe.own.over(&defaults),
-    }
-}
-
-/// Who and what the snapshot is of: the policy's name, the Snapshot's own namespace, the claim
-/// (`docs/design.md` 3.7).
-fn source(view: &SnapshotView, run: &Possible) -> Source {
-    Source {
-        username: run.policy.metadata.name.clone().unwrap_or_default(),
-        hostname: view.key().namespace,
-        path: format!("/pvc/{}", run.claim),
     }
 }
 

@@ -21,6 +21,7 @@ mod judge;
 mod justified;
 mod lease;
 mod legacy;
+pub mod let_go;
 mod live;
 mod mark;
 mod member;
@@ -138,6 +139,7 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let left = (!jobs.is_empty() || plan.fire.is_some()) && later.cut();
     let mut marked = mark::write(ctx, &observed, marks).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
+    let_go::remember(ctx, &observed, &plan).await?;
     refused |= release::release(ctx, &observed, &plan).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     let fired = match (plan.withdraw, &plan.fire, &lock) {

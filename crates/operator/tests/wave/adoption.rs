@@ -1,0 +1,354 @@
+//! Adoption against the API server in memory: what it writes, and that it comes to rest.
+
+use crate::story::{Story, repository_path, snapshot_path};
+use axum::http::{Method, StatusCode};
+use holdfast_api::Repository;
+use holdfast_operator::protect::catalog::arrived;
+use holdfast_operator::protect::catalog::due::Request;
+use holdfast_operator::protect::policy;
+use holdfast_operator::world::keys::ObjectKey;
+use holdfast_operator::world::views::RepositoryView;
+use holdfast_protocol::chunks::ListedSnapshot;
+use holdfast_protocol::work::Source;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+const SNAPSHOTS: &str = "/apis/kopiur.home-operations.com/v1alpha1/namespaces/backup/snapshots";
+const KEPT: &str = "/api/v1/namespaces/holdfast-system/configmaps";
+const ORIGIN: &str = "kopiur.home-operations.com/origin";
+
+fn policy_path() -> String {
+    SNAPSHOTS.replace("/snapshots", "/snapshotpolicies/p")
+}
+
+/// One a day for so many days, the last of them two days ago.
+fn listing(count: i64) -> Vec<ListedSnapshot> {
+    let now = Timestamp::now();
+    (0..count)
+        .map(|n| {
+            listed(
+                &format!("{n:064x}"),
+                now - SignedDuration::from_hours(24 * (n + 2)),
+            )
+        })
+        .collect()
+}
+
+fn listed(id: &str, start_time: Timestamp) -> ListedSnapshot {
+    ListedSnapshot {
+        snapshot_id: id.to_owned(),
+        source: Source {
+            username: "p".into(),
+            hostname: "backup".into(),
+            path: "/pvc/data".into(),
+        },
+        start_time,
+        size_bytes: Some(1),
+        cluster: Some("cluster".into()),
+        snapshot_uid: Some("gone".into()),
+    }
+}
+
+impl Story {
+    /// The policy `p`, made an hour ago.
+    fn adopter(&self, spec: Value) {
+        let mut full = json!({ "repository": { "name": "nas" }, "sources": [{ "pvc": { "name": "data" } }] });
+        for (key, value) in spec.as_object().unwrap() {
+            full[key] = value.clone();
+        }
+        let made = Timestamp::now() - SignedDuration::from_hours(1);
+        self.server.put(
+            &policy_path(),
+            json!({
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotPolicy",
+                "metadata": {
+                    "name": "p", "namespace": "backup", "uid": "p-uid", "generation": 1, "annotations": {},
+                    "creationTimestamp": made.to_string(),
+                    "finalizers": ["kopiur.home-operations.com/policy-cleanup"],
+                },
+                "spec": full,
+            }),
+        );
+    }
+
+    async fn scanned(&self, listing: &[ListedSnapshot]) {
+        let began = Timestamp::now() + SignedDuration::from_secs(1);
+        let object: Repository =
+            serde_json::from_value(self.server.get(&repository_path()).unwrap()).unwrap();
+        let view = RepositoryView::namespaced(object);
+        let request = Request {
+            asked: Some("t".into()),
+            due: None,
+        };
+        arrived(&self.ctx, &view, began, &request, listing).await.unwrap();
+    }
+
+    /// Everything that was written so far, the record of scans and events apart.
+    fn written(&self) -> usize {
+        [Method::POST, Method::PATCH, Method::DELETE]
+            .iter()
+            .flat_map(|method| self.server.writes(method, ""))
+            .filter(|write| !write.path.contains("/repositories/") && !write.path.ends_with("/events"))
+            .count()
+    }
+
+    fn of_origin(&self, origin: &str) -> Vec<Value> {
+        let all = self.server.under(SNAPSHOTS).into_iter().map(|(_, s)| s);
+        all.filter(|s| s["metadata"]["labels"][ORIGIN] == origin)
+            .collect()
+    }
+
+    async fn adopter_pass(&self) {
+        let key = ObjectKey::new("backup", "p");
+        policy::pass(&self.ctx, &key).await.expect("a pass");
+    }
+
+    fn adopter_now(&self) -> Value {
+        self.server.get(&policy_path()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn four_thousand_rows_become_a_policys_and_come_to_rest_within_three_passes() {
+    let story = Story::new(10);
+    let all = listing(4_898);
+    story.scanned(&all).await;
+    assert_eq!(story.of_origin("discovered").len(), 4_898);
+
+    story.adopter(json!({ "retention": { "keepDaily": 14 }, "defaultDeletionPolicy": "Delete" }));
+    let mut writes = Vec::new();
+    for _ in 0..3 {
+        let before = story.written();
+        story.scanned(&all).await;
+        writes.push(story.written() - before);
+    }
+    println!("writes in three passes: {writes:?}");
+    // Object, status and row of each; then nothing any more.
+    assert_eq!(writes, [3 * 4_898, 0, 0]);
+    let adopted = story.of_origin("adopted");
+    assert_eq!(adopted.len(), 4_898);
+    assert!(story.of_origin("discovered").is_empty());
+    for one in &adopted {
+        assert_eq!(one["spec"]["policyRef"]["name"], "p");
+        assert_eq!(one["status"]["phase"], "Succeeded");
+        assert_eq!(one["status"]["origin"], "adopted");
+        assert_eq!(one["spec"]["deletionPolicy"], "Delete");
+    }
+    let repository = story.server.get(&repository_path()).unwrap();
+    assert_eq!(repository["status"]["catalog"]["discoveredBackupCount"], 0);
+    assert!(
+        repository["status"]["catalog"]["scanDue"].is_null(),
+        "no scan follows"
+    );
+    assert_eq!(story.told("SnapshotsAdopted").len(), 1);
+    let warnings = story.server.writes(&Method::POST, "/events");
+    assert!(
+        warnings.iter().all(|e| e.body["type"] == "Normal"),
+        "nothing warns on the happy path"
+    );
+
+    // Retention would let nearly all of them go, and their data with them: a person is asked first.
+    story.adopter_pass().await;
+    story.adopter_pass().await;
+    let policy = story.adopter_now();
+    let (status, _, message) = story.condition(&policy, "MassPruneHeld");
+    assert_eq!(status, "True");
+    assert!(message.contains("4884"), "{message}");
+    let stamped = story.of_origin("adopted").into_iter();
+    let by = "kopiur.home-operations.com/pruned-by";
+    assert_eq!(
+        stamped
+            .filter(|s| !s["metadata"]["annotations"][by].is_null())
+            .count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn where_the_data_would_stay_only_what_retention_keeps_is_adopted_and_nothing_goes_round() {
+    let story = Story::new(10);
+    let all = listing(4_898);
+    story.adopter(json!({ "retention": { "keepDaily": 14 }, "defaultDeletionPolicy": "Retain" }));
+    let mut writes = Vec::new();
+    for _ in 0..3 {
+        let before = story.written();
+        story.scanned(&all).await;
+        story.adopter_pass().await;
+        story.pass().await;
+        writes.push(story.written() - before);
+    }
+    println!("writes in three rounds: {writes:?}");
+    assert_eq!(writes[2], 0);
+    assert_eq!(story.of_origin("adopted").len(), 14);
+    assert_eq!(story.of_origin("discovered").len(), 4_884);
+    let policy = story.adopter_now();
+    assert_eq!(policy["status"]["adoption"]["skippedByRetention"], 4_884);
+    assert_eq!(story.told("AdoptionSkippedByRetention").len(), 1);
+    assert!(story.told("MassPruneHeld").is_empty());
+}
+
+#[tokio::test]
+async fn who_ignores_adopts_nothing() {
+    for (own, theirs, adopted) in [
+        (json!("Ignore"), Value::Null, 0),
+        (Value::Null, json!("Ignore"), 0),
+        (json!("Adopt"), json!("Ignore"), 3),
+        (Value::Null, json!("Adopt"), 3),
+    ] {
+        let story = Story::new(10);
+        story.server.edit(&repository_path(), |r| {
+            r["spec"]["catalog"] = json!({ "adoption": theirs })
+        });
+        story.adopter(json!({ "adoption": own }));
+        story.scanned(&listing(3)).await;
+        assert_eq!(story.of_origin("adopted").len(), adopted, "{own} {theirs}");
+        assert_eq!(story.of_origin("discovered").len(), 3 - adopted);
+    }
+}
+
+#[tokio::test]
+async fn what_was_kept_reappears_as_discovered_and_is_adopted_only_when_its_policy_is_made_again() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    // It was taken before the policy that there is, and let go under it.
+    for (name, policy, pin) in [("a", "Retain", false), ("b", "Orphan", true)] {
+        story.snapshot(name, json!({}));
+        story.server.edit(&snapshot_path(name), |s| {
+            s["spec"]["deletionPolicy"] = json!(policy);
+            s["spec"]["pin"] = json!(pin);
+        });
+    }
+    // What is remembered is written before the first finalizer goes.
+    story.server.on_write(|write, objects| {
+        let releases = write.method == Method::PATCH
+            && write.path.contains("/snapshots/")
+            && !write.path.ends_with("/status");
+        if releases {
+            let maps = objects.by_path.iter().filter(|(path, _)| path.starts_with(KEPT));
+            let data: Vec<&Value> = maps.map(|(_, map)| &map["data"]).collect();
+            assert!(data.iter().any(|d| d["id-a"].is_string()), "{data:?}");
+        }
+        None
+    });
+    story.pass().await;
+    assert!(story.server.under(SNAPSHOTS).is_empty(), "both were let go");
+    story.server.on_write(|_, _| None);
+
+    let long_ago = Timestamp::now() - SignedDuration::from_hours(100);
+    let found = [listed("id-a", long_ago), listed("id-b", long_ago)];
+    for _ in 0..2 {
+        story.scanned(&found).await;
+        assert_eq!(story.of_origin("discovered").len(), 2);
+        assert!(story.of_origin("adopted").is_empty());
+    }
+
+    story.server.remove(&policy_path());
+    story.adopter(json!({ "defaultDeletionPolicy": "Delete" }));
+    story
+        .server
+        .edit(&policy_path(), |p| p["metadata"]["uid"] = json!("another"));
+    story.scanned(&found).await;
+    let mut adopted = story.of_origin("adopted");
+    adopted.sort_by_key(|s| s["status"]["snapshot"]["kopiaSnapshotID"].to_string());
+    let says: Vec<(&Value, &Value)> = adopted
+        .iter()
+        .map(|s| (&s["spec"]["deletionPolicy"], &s["spec"]["pin"]))
+        .collect();
+    assert_eq!(
+        says,
+        [(&json!("Retain"), &Value::Null), (&json!("Orphan"), &json!(true))]
+    );
+
+    // It is remembered until a live object records it, and not longer.
+    let remembered = || -> usize {
+        let maps = story.server.under(KEPT).into_iter();
+        let kept = maps.filter(|(path, _)| path.contains("holdfast-kept-"));
+        kept.filter_map(|(_, map)| Some(map["data"].as_object()?.len()))
+            .sum()
+    };
+    assert_eq!(remembered(), 2);
+    story.scanned(&found).await;
+    assert_eq!(remembered(), 0);
+    let before = story.written();
+    story.scanned(&found).await;
+    assert_eq!(story.written(), before);
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_repository_any_more_is_forgotten() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.snapshot("a", json!({}));
+    story.server.edit(&snapshot_path("a"), |s| {
+        s["spec"]["deletionPolicy"] = json!("Retain")
+    });
+    story.pass().await;
+    let kept = || {
+        story
+            .server
+            .under(KEPT)
+            .into_iter()
+            .filter(|(path, _)| path.contains("holdfast-kept-"))
+    };
+    assert_eq!(kept().count(), 1);
+    story.scanned(&[]).await;
+    assert!(kept().all(|(_, map)| map["data"]["id-a"].is_null()));
+}
+
+#[tokio::test]
+async fn an_adoption_that_is_cut_off_anywhere_is_completed_by_the_next_scan() {
+    for cut in 0..3 {
+        let story = Story::new(10);
+        let all = listing(1);
+        story.scanned(&all).await;
+        story.adopter(json!({}));
+        let mut seen = 0;
+        story.server.on_write(move |write, _| {
+            let counts = write.path.starts_with(SNAPSHOTS);
+            let refuse = counts && seen == cut;
+            seen += usize::from(counts);
+            refuse.then_some(StatusCode::INTERNAL_SERVER_ERROR)
+        });
+        story.scanned(&all).await;
+        let repository = story.server.get(&repository_path()).unwrap();
+        let catalog = &repository["status"]["catalog"];
+        assert!(catalog["lastError"].is_string(), "{cut}: it is said");
+        assert!(catalog["scanDue"].is_object(), "{cut}: and tried again");
+        story.scanned(&all).await;
+        story.scanned(&all).await;
+        let all = story.server.under(SNAPSHOTS);
+        assert_eq!(all.len(), 1, "{cut}: {all:?}");
+        assert_eq!(all[0].1["status"]["origin"], "adopted", "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_policy_asks_for_one_scan_where_something_is_left() {
+    let story = Story::new(10);
+    story.scanned(&listing(2)).await;
+    story.adopter(json!({}));
+    for _ in 0..3 {
+        story.adopter_pass().await;
+    }
+    let due = |story: &Story| {
+        let repository = story.server.get(&repository_path()).unwrap();
+        repository["status"]["catalog"]["scanDue"].clone()
+    };
+    assert!(due(&story)["at"].is_string());
+    let policy = story.adopter_now();
+    assert_eq!(
+        policy["status"]["adoption"]["lookedFor"],
+        "p@backup:/pvc/data in id"
+    );
+    assert_eq!(story.told("AdoptionScanRequested").len(), 1);
+    let ready = story.condition(&policy, "Ready");
+    assert_eq!(ready.0, "True", "retention goes on: {ready:?}");
+
+    let empty = Story::new(10);
+    empty.scanned(&[]).await;
+    empty.adopter(json!({}));
+    empty.adopter_pass().await;
+    empty.adopter_pass().await;
+    assert!(due(&empty).is_null());
+    assert!(empty.told("AdoptionScanRequested").is_empty());
+}
