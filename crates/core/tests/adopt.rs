@@ -17,6 +17,7 @@ const FOUND: Found<'static> = Found {
     recorded: Recorded::Free,
     identity: MINE,
     remembered: Remembered::Nothing,
+    pinned: false,
     let_go: false,
 };
 
@@ -155,6 +156,27 @@ fn what_was_retained_or_pinned_when_it_was_released_stays_so() {
 }
 
 #[test]
+fn what_the_repository_says_is_pinned_stays_pinned() {
+    for remembered in [
+        Remembered::Nothing,
+        Remembered::Released {
+            policy: Policy::Delete,
+            pinned: false,
+        },
+    ] {
+        let found = Found {
+            remembered,
+            pinned: true,
+            ..FOUND
+        };
+        assert!(matches!(
+            adopt(&found, &ADOPTER),
+            Adoption::Adopt { pinned: true, .. }
+        ));
+    }
+}
+
+#[test]
 fn a_policy_does_not_take_back_what_was_let_go_under_it() {
     let found = Found {
         let_go: true,
@@ -241,6 +263,7 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
                                 recorded,
                                 identity,
                                 remembered,
+                                pinned: false,
                                 let_go,
                             };
                             let adopter = Adopter {
@@ -259,6 +282,7 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
                             recorded,
                             identity,
                             remembered,
+                            pinned: false,
                             let_go: false,
                         };
                         let adopter = Adopter {

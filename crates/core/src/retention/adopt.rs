@@ -1,7 +1,8 @@
 //! Which snapshot of a repository a policy may adopt, and what it becomes (`docs/design.md` 3.7).
 //!
 //! **Promises.** Never one of another cluster, one that an object records, or one that is another's by its identity.
-//! What was released without deleting keeps its word: retained or pinned before, it stays so; and a policy under which
+//! What was released without deleting keeps its word: retained or pinned before, it stays so, as does what
+//! the repository itself says is pinned; and a policy under which
 //! it was let go does not take it back. Where two policies claim one identity neither adopts. A fact that is unknown
 //! adopts nothing. The first rule that matches decides.
 //!
@@ -72,6 +73,8 @@ pub struct Found<'a> {
     pub identity: Identity<'a>,
     /// What is remembered.
     pub remembered: Remembered,
+    /// The repository's own record says that it is to be kept.
+    pub pinned: bool,
     /// Its object went while the policy that would adopt it was there: taking it back would undo what was done then, and
     /// have retention decide about data that was kept on purpose.
     pub let_go: bool,
@@ -165,7 +168,7 @@ pub fn adopt(found: &Found<'_>, adopter: &Adopter<'_>) -> Adoption {
         .or_else(|| not_free(found))
         .or_else(|| not_its_own(found, adopter))
         .or_else(|| not_to_be_taken_back(found, adopter))
-        .map_or_else(|| taken_over(found.remembered, adopter.policy), Adoption::Leave)
+        .map_or_else(|| taken_over(found, adopter.policy), Adoption::Leave)
 }
 
 fn not_ours(found: &Found<'_>) -> Option<Why> {
@@ -198,13 +201,13 @@ fn not_to_be_taken_back(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why>
     found.let_go.then_some(Why::LetGo)
 }
 
-/// The stricter of what it was and of what the policy gives.
-fn taken_over(remembered: Remembered, given: Policy) -> Adoption {
-    match remembered {
+/// The stricter of what it was and of what the policy gives; pinned by anybody it stays pinned.
+fn taken_over(found: &Found<'_>, given: Policy) -> Adoption {
+    match found.remembered {
         Remembered::Unreadable => Adoption::Leave(Why::Unknown),
         Remembered::Nothing => Adoption::Adopt {
             policy: readable(given),
-            pinned: false,
+            pinned: found.pinned,
         },
         Remembered::Released { policy, pinned } => Adoption::Adopt {
             policy: match policy {
@@ -212,7 +215,7 @@ fn taken_over(remembered: Remembered, given: Policy) -> Adoption {
                 Policy::Orphan => Policy::Orphan,
                 Policy::Retain | Policy::Unknown => Policy::Retain,
             },
-            pinned,
+            pinned: pinned || found.pinned,
         },
     }
 }

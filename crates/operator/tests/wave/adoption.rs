@@ -46,6 +46,7 @@ fn listed(id: &str, start_time: Timestamp) -> ListedSnapshot {
         size_bytes: Some(1),
         cluster: Some("cluster".into()),
         snapshot_uid: Some("gone".into()),
+        pinned: false,
     }
 }
 

@@ -4,8 +4,9 @@
 //! only as the object that was judged. A row that cannot be written keeps no other from being written.
 
 use super::due::{self, Request, Settled};
-use super::plan::{Adopting, Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, adopted, row, tell};
+use super::each::{Did, complete, create, remove, take_over};
+use super::plan::{Bounds, Plan, Scan, is_row, plan};
+use super::{adopt, tell};
 use crate::context::{Context, Error};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
@@ -19,10 +20,10 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
+use holdfast_api::{ClusterRepository, Repository, conditions};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
-use kube::api::{Api, PostParams, PropagationPolicy};
+use kube::api::Api;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -234,14 +235,6 @@ impl Done {
     }
 }
 
-/// What became of one row.
-enum Did {
-    Made,
-    Removed,
-    Adopted(ObjectKey),
-    Exists,
-}
-
 async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
     let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
     for row in &plan.remove {
@@ -292,104 +285,6 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
     }
     done.left = of - ended;
     Ok(done)
-}
-
-async fn create(
-    ctx: &Context,
-    view: &RepositoryView,
-    key: &ObjectKey,
-    listed: &ListedSnapshot,
-) -> Result<Did, Error> {
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let params = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    ctx.leadership.guard()?;
-    let made = match api.create(&params, &row::object(view, key, listed)).await {
-        Ok(made) => made,
-        // Made a moment ago and not seen yet; without a status it is the next scan's.
-        Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Made),
-        Err(error) => return Err(error.into()),
-    };
-    let version = made.metadata.resource_version.unwrap_or_default();
-    write_status(ctx, view, key, &version, made.metadata.generation, listed).await?;
-    Ok(Did::Made)
-}
-
-async fn complete(
-    ctx: &Context,
-    view: &RepositoryView,
-    row: &SnapshotView,
-    listed: &ListedSnapshot,
-) -> Result<Did, Error> {
-    let version = row.metadata.resource_version.clone().unwrap_or_default();
-    write_status(ctx, view, &row.key(), &version, row.metadata.generation, listed).await?;
-    Ok(Did::Made)
-}
-
-async fn write_status(
-    ctx: &Context,
-    view: &RepositoryView,
-    key: &ObjectKey,
-    version: &str,
-    generation: Option<i64>,
-    listed: &ListedSnapshot,
-) -> Result<(), Error> {
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let status = row::status(view, listed, &ctx.cluster, generation, ctx.clock.now());
-    ctx.leadership.guard()?;
-    match write::patch_status(&api, &key.name, version, status).await {
-        // Removed in between: it is made again by the next scan.
-        Ok(_) | Err(WriteError::Gone) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Makes the policy's object, then takes the row away: what is between the two is found by the next scan.
-async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>) -> Result<Did, Error> {
-    let key = match &one.begun {
-        Some(begun) => begun.key(),
-        None => adopted::key(view, &one.taken),
-    };
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    ctx.leadership.guard()?;
-    let meta = match &one.begun {
-        Some(begun) => begun.metadata.clone(),
-        None => {
-            let params = PostParams {
-                field_manager: Some(names::FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            match api.create(&params, &adopted::object(view, &one.taken)).await {
-                Ok(made) => made.metadata,
-                // Made a moment ago and not seen yet; without a status it is the next scan's.
-                Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Exists),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    };
-    let version = meta.resource_version.unwrap_or_default();
-    let status = adopted::status(view, &one.taken, meta.generation, ctx.clock.now());
-    ctx.leadership.guard()?;
-    write::patch_status(&api, &key.name, &version, status).await?;
-    if let Some(row) = &one.row {
-        match remove(ctx, row).await {
-            // Changed or gone: a row that a live object makes needless is the next scan's.
-            Ok(_) | Err(Error::Conflict) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Did::Adopted(ObjectKey::of(one.taken.policy.as_ref())))
-}
-
-async fn remove(ctx: &Context, row: &Arc<SnapshotView>) -> Result<Did, Error> {
-    let key = row.key();
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    ctx.leadership.guard()?;
-    let version = row.metadata.resource_version.as_deref();
-    write::delete(&api, &key.name, row.uid(), version, PropagationPolicy::Background).await?;
-    Ok(Did::Removed)
 }
 
 /// Writes a repository's status as it is now, because the breaker writes to it while rows are made.

@@ -186,6 +186,7 @@ fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contes
         recorded: Recorded::Free,
         identity: identity(&listed.source),
         remembered,
+        pinned: listed.pinned,
         let_go: was_let_go(
             claimant,
             listed,

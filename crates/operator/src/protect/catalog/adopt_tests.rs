@@ -86,6 +86,7 @@ fn listed(id: &str, days: i64) -> ListedSnapshot {
         size_bytes: Some(7),
         cluster: Some("here".into()),
         snapshot_uid: Some(format!("gone-{id}")),
+        pinned: false,
     }
 }
 
@@ -291,6 +292,14 @@ fn what_was_retained_or_pinned_stays_so() {
         assert_eq!(object.spec.deletion_policy, Some(becomes), "{policy} {pinned}");
         assert_eq!(object.spec.pin, pinned);
     }
+    // Pinned in the repository itself, by another program, retention never lets it go.
+    let mut pinned: Vec<ListedSnapshot> = (2..6).map(|n| listed(&format!("s{n}"), n)).collect();
+    pinned[3].pinned = true;
+    let keeps = claimant(|p| {
+        p["spec"]["retention"] = json!({ "keepLatest": 1 });
+        p["spec"]["defaultDeletionPolicy"] = json!("Retain");
+    });
+    assert_eq!(adopts(&pinned, vec![keeps]), ["s2", "s5"]);
     let given = Given {
         claimants: vec![claimant(|_| {})],
         let_go: remembered("x", json!("what a newer release wrote")),

@@ -11,7 +11,7 @@
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
 //! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
-//! the objects look like, [`act`] and [`tell`] write.
+//! the objects look like, [`act`], [`each`] and [`tell`] write.
 
 mod act;
 mod adopt;
@@ -19,6 +19,7 @@ mod adopt;
 mod adopt_tests;
 mod adopted;
 pub mod due;
+mod each;
 mod plan;
 mod row;
 mod tell;

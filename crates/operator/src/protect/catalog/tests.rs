@@ -50,6 +50,7 @@ fn listed(id: &str, uid: Option<&str>) -> ListedSnapshot {
         size_bytes: Some(7),
         cluster: Some("here".into()),
         snapshot_uid: uid.map(str::to_owned),
+        pinned: false,
     }
 }
 
