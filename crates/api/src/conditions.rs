@@ -38,6 +38,8 @@ pub const STATUS_LOST: &str = "StatusLost";
 pub const CREDENTIALS_AVAILABLE: &str = "CredentialsAvailable";
 /// Snapshot: the source claim exists.
 pub const SOURCE_PVC_AVAILABLE: &str = "SourcePvcAvailable";
+/// On Snapshot and Restore: the namespace agreed to the mover that was asked for.
+pub const MOVER_PERMITTED: &str = "MoverPermitted";
 /// Restore: what its source and target name is there.
 pub const RESTORE_REFERENT_AVAILABLE: &str = "RestoreReferentAvailable";
 

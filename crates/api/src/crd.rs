@@ -44,6 +44,14 @@ pub mod rules {
     /// A requirement on a label that says nothing, or nothing that can be met.
     const VALUES: &str = "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)";
 
+    /// A repository whose movers are to be root.
+    pub const REPOSITORY_IS_NOT_ROOTS: &str = "spec.moverDefaults.securityContext: runAsUser and runAsGroup are above 0, a repository's own movers never run as root: for what only root may read or set, set spec.mover.privilegedMode of the SnapshotPolicy or Restore";
+    /// Root that is not asked for.
+    pub const ROOT_IS_ASKED_FOR: &str = "spec.mover.securityContext: runAsUser and runAsGroup are above 0; 0 is for privilegedMode: true, to which the namespace has to agree";
+    /// `privilegedMode`, or `runAsUser: 0` without it.
+    const ROOT_BY_NAME: &str = "!has(self.securityContext) || [has(self.securityContext.runAsUser) ? self.securityContext.runAsUser : 1, has(self.securityContext.runAsGroup) ? self.securityContext.runAsGroup : 1].all(id, id > 0 || (id == 0 && (has(self.privilegedMode) ? self.privilegedMode : has(self.securityContext.runAsUser) && self.securityContext.runAsUser == 0)))";
+    const NO_ROOT_GROUP_SAID: &str = "spec.mover.podSecurityContext: fsGroup and supplementalGroups are above 0, no mover is of root's group by them";
+
     const NOT_ROOT: &str =
         "(!has(self.runAsUser) || self.runAsUser > 0) && (!has(self.runAsGroup) || self.runAsGroup > 0)";
     const NO_ROOT_GROUP: &str = "(!has(self.fsGroup) || self.fsGroup > 0) && (!has(self.supplementalGroups) || self.supplementalGroups.all(g, g > 0))";
@@ -73,12 +81,12 @@ pub mod rules {
         rule(
             "spec.moverDefaults.securityContext",
             NOT_ROOT,
-            "spec.moverDefaults.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
+            REPOSITORY_IS_NOT_ROOTS,
         ),
         rule(
             "spec.moverDefaults.podSecurityContext",
             NO_ROOT_GROUP,
-            "spec.moverDefaults.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
+            "spec.moverDefaults.podSecurityContext: fsGroup and supplementalGroups are above 0, no mover is of root's group by them",
         ),
         rule(
             "spec.scheduleDefaults",
@@ -205,16 +213,8 @@ pub mod rules {
             KEEPS_SOMETHING,
             "spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything",
         ),
-        rule(
-            "spec.mover.securityContext",
-            NOT_ROOT,
-            "spec.mover.securityContext: runAsUser and runAsGroup are above 0, movers never run as root",
-        ),
-        rule(
-            "spec.mover.podSecurityContext",
-            NO_ROOT_GROUP,
-            "spec.mover.podSecurityContext: fsGroup and supplementalGroups are above 0, movers never run as root",
-        ),
+        rule("spec.mover", ROOT_BY_NAME, ROOT_IS_ASKED_FOR),
+        rule("spec.mover.podSecurityContext", NO_ROOT_GROUP, NO_ROOT_GROUP_SAID),
         rule(
             "spec.sources[]",
             "has(self.pvc)",
@@ -318,6 +318,8 @@ pub mod rules {
 
     /// Of a Restore.
     pub const RESTORE: &[Rule] = &[
+        rule("spec.mover", ROOT_BY_NAME, ROOT_IS_ASKED_FOR),
+        rule("spec.mover.podSecurityContext", NO_ROOT_GROUP, NO_ROOT_GROUP_SAID),
         rule(
             "spec.source",
             "(has(self.snapshotRef) ? 1 : 0) + (has(self.fromPolicy) ? 1 : 0) + (has(self.identity) ? 1 : 0) == 1",

@@ -1,7 +1,9 @@
 //! How the pods of movers are: what a repository says for all of its movers, and a policy for its own.
 //!
-//! **Promises.** Fields are merged one by one ([`MoverDefaults::over`]); lists and maps are one field each. Whatever is
-//! said, a mover is never root, never privileged, and its file system stays read-only.
+//! **Promises.** Fields are merged one by one ([`MoverDefaults::over`]); lists and maps are one field each. Whatever a
+//! repository says, its movers are never root. Those of a policy's backups or of a restore are when it asks for that
+//! ([`MoverSpec::asks_for_privileges`]) and the namespace agreed; never is one privileged as the container runtime
+//! understands the word, and its file system stays read-only.
 
 use crate::shared::NotYet;
 use k8s_openapi::api::core::v1::Toleration;
@@ -56,16 +58,17 @@ pub struct MoverDefaults {
     pub pod_annotations: Option<NotYet>,
 }
 
-/// What the movers of a policy are beside what their repository says.
+/// What the movers of a policy or of a restore are beside what their repository says.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MoverSpec {
     /// The same fields; one that is set here counts.
     #[serde(flatten)]
     pub own: MoverDefaults,
-    /// Not supported yet.
+    /// Root, with the capabilities to read (backups) or to set (restores) whatever the volume holds. The namespace has to
+    /// agree by its annotation kopiur.home-operations.com/privileged-movers: "true". Default: whether runAsUser is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub privileged_mode: Option<NotYet>,
+    pub privileged_mode: Option<bool>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherit_security_context_from: Option<NotYet>,
@@ -75,10 +78,11 @@ pub struct MoverSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MoverSecurity {
-    /// User that reads the source and writes the repository. Default 65532; never 0.
+    /// User that reads the source and writes the repository. Default 65532; 0 only in spec.mover, where it asks for
+    /// privilegedMode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_as_user: Option<i64>,
-    /// Its group. Default 65532; never 0.
+    /// Its group. Default 65532; 0 only in spec.mover with privilegedMode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_as_group: Option<i64>,
     /// Not supported yet.
@@ -198,6 +202,27 @@ impl MoverDefaults {
     }
 }
 
+impl MoverSpec {
+    /// Whether it is to read or set whatever the volume holds, which the namespace has to agree to.
+    #[must_use]
+    pub fn asks_for_privileges(&self) -> bool {
+        let context = self.own.security_context.as_ref();
+        let root = context.is_some_and(|context| context.run_as_user == Some(0));
+        self.privileged_mode.unwrap_or(root)
+    }
+
+    /// These over those of the repository. That root is asked for says nothing of whose the repository's files are: of
+    /// users only those above 0 count.
+    #[must_use]
+    pub fn over(&self, defaults: &MoverDefaults) -> MoverDefaults {
+        let mut own = self.own.clone();
+        if let Some(context) = &mut own.security_context {
+            context.run_as_user = context.run_as_user.filter(|user| *user > 0);
+        }
+        own.over(defaults)
+    }
+}
+
 /// The objects of fields; everything in them is one value.
 const NESTED: [&str; 3] = ["securityContext", "podSecurityContext", "resources"];
 
@@ -251,5 +276,37 @@ mod tests {
             }),
             "lists and maps are one field each"
         );
+    }
+
+    #[test]
+    fn root_is_asked_for_by_name_or_by_number_and_the_repositorys_user_stays() {
+        let read = |value: Value| serde_json::from_value::<MoverSpec>(value).expect("decodes");
+        for (spec, asks) in [
+            (json!({}), false),
+            (json!({ "securityContext": { "runAsUser": 1000 } }), false),
+            (json!({ "securityContext": { "runAsUser": 0 } }), true),
+            (json!({ "privilegedMode": true }), true),
+            (
+                json!({ "privilegedMode": true, "securityContext": { "runAsUser": 1000 } }),
+                true,
+            ),
+            (json!({ "privilegedMode": false }), false),
+        ] {
+            assert_eq!(read(spec.clone()).asks_for_privileges(), asks, "{spec}");
+        }
+        let defaults: MoverDefaults =
+            serde_json::from_value(json!({ "securityContext": { "runAsUser": 1000, "runAsGroup": 1000 } }))
+                .expect("decodes");
+        for (own, user, group) in [
+            (json!({ "runAsUser": 0, "runAsGroup": 0 }), 1000, 0),
+            (json!({ "runAsUser": 1050 }), 1050, 1000),
+        ] {
+            let merged = read(json!({ "securityContext": own })).over(&defaults);
+            let context = merged.security_context.expect("a context");
+            assert_eq!(
+                (context.run_as_user, context.run_as_group),
+                (Some(user), Some(group))
+            );
+        }
     }
 }

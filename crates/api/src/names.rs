@@ -112,6 +112,9 @@ pub const MADE_BY_RESTORE: &str = "kopiur.home-operations.com/made-by-restore";
 /// Annotation on a Restore or a ClusterRepository: UIDs of other clusters (of their namespace `kube-system`), separated by
 /// commas, whose snapshots may be restored here.
 pub const RESTORE_FROM_CLUSTERS: &str = "kopiur.home-operations.com/restore-from-clusters";
+/// Annotation on a Namespace, `"true"`: who may change the namespace agrees that movers in it run as root, where a policy or
+/// a Restore asks for it. Nothing else is read as an agreement, least of all anything on those objects themselves.
+pub const PRIVILEGED_MOVERS: &str = "kopiur.home-operations.com/privileged-movers";
 /// Prefix of the claims that are filled in the place of another (with its UID after it).
 pub const PRIME_PREFIX: &str = "holdfast-prime-";
 /// Label on batch Jobs: repository name cut to 40 characters and a hash of its full key.

@@ -1,5 +1,6 @@
 //! Restore: one way back from a repository into a claim.
 
+use crate::mover::MoverSpec;
 use crate::shared::{Identity, LocalRef, NotYet, RepositoryRef};
 use crate::snapshot::{FailurePolicy, JobStatus, RunFailure, Timing};
 use jiff::Timestamp;
@@ -43,9 +44,9 @@ pub struct RestoreSpec {
     /// How a failing run is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
-    /// Not supported yet.
+    /// What its movers are beside what the repository's `moverDefaults` say; each field that is set here counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mover: Option<NotYet>,
+    pub mover: Option<MoverSpec>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_projection: Option<NotYet>,

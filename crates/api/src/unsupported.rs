@@ -74,8 +74,7 @@ const BACKEND: &str = "use spec.backend.filesystem or spec.backend.s3";
 const PVC: &str = "use sources[].pvc";
 const ENGINE: &str = "remove the field, the engine chooses for itself";
 
-const ALWAYS: &str =
-    "remove the field: movers run without privileges, not as root, with a read-only root, in every case";
+const ALWAYS: &str = "remove the field: movers run without privilege escalation, with a read-only root, and as root only by spec.mover.privilegedMode";
 const USER: &str = "set it in securityContext";
 const CACHE: &str = "remove the field: movers keep their cache in an emptyDir";
 
@@ -209,7 +208,6 @@ pub const POLICY: &[Unsupported] = with_mover!(
     typed(Shape::String, "spec.sources[]", "sourcePathOverride", DROP),
     typed(Shape::String, "spec.sources[]", "sourcePathStrategy", DROP),
     typed(Shape::Boolean, "spec.sources[]", "acknowledgeLiveMutation", DROP),
-    no("spec.mover", "privilegedMode", ALWAYS),
     no(
         "spec.mover",
         "inheritSecurityContextFrom",
@@ -262,8 +260,13 @@ pub const MAINTENANCE: &[Unsupported] = &[
 ];
 
 /// Of a Restore.
-pub const RESTORE: &[Unsupported] = &[
-    no("spec", "mover", DROP),
+pub const RESTORE: &[Unsupported] = with_mover!(
+    "spec.mover",
+    no(
+        "spec.mover",
+        "inheritSecurityContextFrom",
+        "set spec.mover.securityContext"
+    ),
     no(
         "spec",
         "credentialProjection",
@@ -315,4 +318,4 @@ pub const RESTORE: &[Unsupported] = &[
         "podStartupDeadlineSeconds",
         DROP,
     ),
-];
+);

@@ -226,6 +226,11 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     }
     if let Some(defaults) = mover_defaults {
         mover_into(no, table, "spec.moverDefaults", defaults);
+        let context = defaults.security_context.clone().unwrap_or_default();
+        let ids = [context.run_as_user, context.run_as_group];
+        if ids.into_iter().flatten().any(|id| id <= 0) {
+            no.say(crate::crd::rules::REPOSITORY_IS_NOT_ROOTS);
+        }
     }
     if let Some(ScheduleDefaults { timezone: _, jitter }) = schedule_defaults
         && jitter
@@ -524,19 +529,8 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
             no.say("spec.retention keeps nothing: set one of its counts to 1 or more, or remove retention to keep everything");
         }
     }
-    if let Some(MoverSpec {
-        own,
-        privileged_mode,
-        inherit_security_context_from,
-    }) = mover
-    {
-        mover_into(&mut no, table, "spec.mover", own);
-        for (field, value) in [
-            ("privilegedMode", privileged_mode),
-            ("inheritSecurityContextFrom", inherit_security_context_from),
-        ] {
-            no.not_yet(table, &format!("spec.mover.{field}"), value.as_ref());
-        }
+    if let Some(mover) = mover {
+        mover_spec_into(&mut no, table, mover);
     }
     for (field, value) in [
         ("repositories", repositories),
@@ -557,6 +551,27 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
     }
     no.0
+}
+
+/// The settings of the movers of a policy or of a restore.
+fn mover_spec_into(no: &mut Refusals, table: &[Unsupported], mover: &MoverSpec) {
+    let MoverSpec {
+        own,
+        privileged_mode: _,
+        inherit_security_context_from,
+    } = mover;
+    no.not_yet(
+        table,
+        "spec.mover.inheritSecurityContextFrom",
+        inherit_security_context_from.as_ref(),
+    );
+    mover_into(no, table, "spec.mover", own);
+    let context = own.security_context.clone().unwrap_or_default();
+    let ids = [context.run_as_user, context.run_as_group];
+    let least = if mover.asks_for_privileges() { 0 } else { 1 };
+    if ids.into_iter().flatten().any(|id| id < least) {
+        no.say(crate::crd::rules::ROOT_IS_ASKED_FOR);
+    }
 }
 
 /// The settings of movers at this place.
@@ -606,8 +621,8 @@ fn mover_into(no: &mut Refusals, table: &[Unsupported], at: &str, settings: &Mov
 
 fn mover_security_into(no: &mut Refusals, table: &[Unsupported], at: &str, context: &MoverSecurity) {
     let MoverSecurity {
-        run_as_user,
-        run_as_group,
+        run_as_user: _,
+        run_as_group: _,
         allow_privilege_escalation,
         app_armor_profile,
         capabilities,
@@ -632,11 +647,6 @@ fn mover_security_into(no: &mut Refusals, table: &[Unsupported], at: &str, conte
         ("windowsOptions", windows_options),
     ] {
         no.not_yet(table, &format!("{at}.{field}"), value.as_ref());
-    }
-    if run_as_user.is_some_and(|user| user <= 0) || run_as_group.is_some_and(|group| group <= 0) {
-        no.say(format!(
-            "{at}: runAsUser and runAsGroup are above 0, movers never run as root"
-        ));
     }
 }
 
@@ -679,7 +689,7 @@ fn mover_pod_security_into(no: &mut Refusals, table: &[Unsupported], at: &str, c
     let groups = supplemental_groups.iter().flatten().chain(fs_group);
     if groups.into_iter().any(|group| *group <= 0) {
         no.say(format!(
-            "{at}: fsGroup and supplementalGroups are above 0, movers never run as root"
+            "{at}: fsGroup and supplementalGroups are above 0, no mover is of root's group by them"
         ));
     }
 }
@@ -810,7 +820,9 @@ pub fn restore(spec: &RestoreSpec) -> Vec<Refusal> {
         credential_projection,
     } = spec;
     let table = unsupported::RESTORE;
-    no.not_yet(table, "spec.mover", mover.as_ref());
+    if let Some(mover) = mover {
+        mover_spec_into(&mut no, table, mover);
+    }
     no.not_yet(table, "spec.credentialProjection", credential_projection.as_ref());
     restore_source_into(&mut no, source, repository.as_ref());
     restore_target_into(&mut no, target);
@@ -1259,7 +1271,7 @@ mod tests {
     }
 
     #[test]
-    fn movers_are_never_root() {
+    fn movers_are_root_only_where_it_is_asked_for() {
         let said = |mover: Value| {
             let spec = json!({
                 "repository": {"name": "r"}, "sources": [{"pvc": {"name": "data"}}], "mover": mover,
@@ -1275,13 +1287,33 @@ mod tests {
         });
         assert_eq!(said(good), []);
         for bad in [
-            json!({ "securityContext": { "runAsUser": 0 } }),
             json!({ "securityContext": { "runAsGroup": 0 } }),
-            json!({ "podSecurityContext": { "fsGroup": 0 } }),
-            json!({ "podSecurityContext": { "supplementalGroups": [5, 0] } }),
+            json!({ "securityContext": { "runAsUser": -1 } }),
+            json!({ "securityContext": { "runAsUser": 0 }, "privilegedMode": false }),
+            json!({ "securityContext": { "runAsUser": -1 }, "privilegedMode": true }),
         ] {
-            assert!(said(bad)[0].0.ends_with("movers never run as root"));
+            assert_eq!(said(bad)[0].0, crate::crd::rules::ROOT_IS_ASKED_FOR);
         }
+        for bad in [
+            json!({ "podSecurityContext": { "fsGroup": 0 } }),
+            json!({ "podSecurityContext": { "supplementalGroups": [5, 0] }, "privilegedMode": true }),
+        ] {
+            assert!(said(bad)[0].0.ends_with("root's group by them"));
+        }
+        for asked in [
+            json!({ "privilegedMode": true }),
+            json!({ "securityContext": { "runAsUser": 0, "runAsGroup": 0 } }),
+            json!({ "securityContext": { "runAsUser": 1000, "runAsGroup": 0 }, "privilegedMode": true }),
+        ] {
+            assert_eq!(said(asked), []);
+        }
+        let defaults = json!({
+            "backend": { "filesystem": { "volume": { "pvc": { "name": "v" } } } },
+            "encryption": { "passwordSecretRef": { "name": "s" } },
+            "moverDefaults": { "securityContext": { "runAsUser": 0 } },
+        });
+        let refused = repository(&serde_json::from_value(defaults).expect("decodes"));
+        assert_eq!(refused[0].0, crate::crd::rules::REPOSITORY_IS_NOT_ROOTS);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Restores as people write them, and what came back.
 
 use crate::lab::Lab;
-use crate::scenario::{suffix, told};
+use crate::scenario::{remove_namespace, suffix, told};
 use crate::wait::{Look, until};
 use crate::{objects, pods};
 use anyhow::{Context, Result, bail};
 use holdfast_api::restore::{RestorePhase, RestoreStatus};
 use holdfast_api::{Restore, conditions, names};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wait for a restore here: one that fails is tried three times.
@@ -175,10 +177,124 @@ pub fn as_root(job: &mut Value) {
 /// # Errors
 /// When it cannot be changed.
 pub async fn admit(lab: &Lab, namespace: &str, level: &str) -> Result<()> {
-    use kube::api::{Patch, PatchParams};
     let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(lab.client.clone());
     let patch = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": level } } });
     api.patch(namespace, &PatchParams::default(), &Patch::Merge(patch))
         .await?;
     Ok(())
+}
+
+/// Waits until a claim is bound.
+///
+/// # Errors
+/// When it is not.
+pub async fn claim(lab: &Lab, namespace: &str, name: &str) -> Result<PersistentVolumeClaim> {
+    let api: Api<PersistentVolumeClaim> = lab.api(namespace);
+    until(
+        &format!("claim {name} to be bound"),
+        Duration::from_secs(180),
+        || async {
+            let claim = api.get(name).await?;
+            let phase = claim
+                .status
+                .as_ref()
+                .and_then(|s| s.phase.clone())
+                .unwrap_or_default();
+            Ok(if phase == "Bound" {
+                Look::Done(claim)
+            } else {
+                Look::Not(phase)
+            })
+        },
+    )
+    .await
+}
+
+/// Keeps the volume of a claim when its namespace goes, and gives it to a claim of the same name in another.
+///
+/// # Errors
+/// When something is refused, or takes too long.
+pub async fn carry_over(lab: &Lab, from: &str, to: &str, name: &str) -> Result<()> {
+    let volumes: Api<PersistentVolume> = Api::all(lab.client.clone());
+    let bound = claim(lab, from, name).await?;
+    let volume = bound.spec.and_then(|s| s.volume_name).context("a volume")?;
+    let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    volumes
+        .patch(&volume, &PatchParams::default(), &Patch::Merge(keep))
+        .await?;
+    remove_namespace(lab, from).await?;
+    let free = json!({ "spec": { "claimRef": null } });
+    volumes
+        .patch(&volume, &PatchParams::default(), &Patch::Merge(free))
+        .await?;
+    lab.create(objects::namespace(to, "e2e")).await?;
+    let mut again = objects::claim(to, name);
+    again["spec"]["volumeName"] = json!(volume);
+    lab.create(again).await?;
+    claim(lab, to, name).await?;
+    let goes = json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } });
+    volumes
+        .patch(&volume, &PatchParams::default(), &Patch::Merge(goes))
+        .await?;
+    Ok(())
+}
+
+/// Where the files of a claim are on this machine, if the cluster runs on it.
+///
+/// # Errors
+/// When the claim's volume cannot be read.
+pub async fn folder(lab: &Lab, namespace: &str, name: &str) -> Result<Option<PathBuf>> {
+    let bound = claim(lab, namespace, name).await?;
+    let volumes: Api<PersistentVolume> = Api::all(lab.client.clone());
+    let volume = bound.spec.and_then(|s| s.volume_name).context("a volume")?;
+    let spec = volumes.get(&volume).await?.spec.unwrap_or_default();
+    let path = spec.host_path.map(|place| PathBuf::from(place.path));
+    Ok(path.filter(|path| path.is_dir()))
+}
+
+/// Gives a file of a claim an extended attribute. False, and standard error says so: the cluster is elsewhere.
+///
+/// # Errors
+/// When it cannot be set.
+pub async fn set_attribute(
+    lab: &Lab,
+    (namespace, claim): (&str, &str),
+    file: &str,
+    name: &str,
+    value: &[u8],
+) -> Result<bool> {
+    let Some(folder) = folder(lab, namespace, claim).await? else {
+        eprintln!("skipped: extended attributes, the cluster's volumes are not on this machine");
+        return Ok(false);
+    };
+    let path = folder.join(file);
+    xattr::set(&path, name, value).with_context(|| format!("{name} of {} cannot be set", path.display()))?;
+    Ok(true)
+}
+
+/// Every extended attribute of the files of a claim, as `file name value`, sorted; none where the cluster is elsewhere.
+///
+/// # Errors
+/// When they cannot be read.
+pub async fn attributes(lab: &Lab, namespace: &str, claim: &str) -> Result<Vec<String>> {
+    let Some(folder) = folder(lab, namespace, claim).await? else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    let mut todo = vec![folder.clone()];
+    while let Some(next) = todo.pop() {
+        for entry in std::fs::read_dir(&next)? {
+            let path = entry?.path();
+            for name in xattr::list(&path)? {
+                let value = xattr::get(&path, &name)?.unwrap_or_default();
+                let shown = path.strip_prefix(&folder)?.display();
+                found.push(format!("{shown} {} {value:?}", name.to_string_lossy()));
+            }
+            if path.is_dir() && !path.is_symlink() {
+                todo.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }

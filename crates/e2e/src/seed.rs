@@ -227,6 +227,7 @@ fn job(lab: &Lab, set: &Set, repository: &Value, n: usize, members: &[Member]) -
             bucket: None,
             password_key: key.clone(),
             unique_id: Some(unique_id.context("the repository is not connected")?),
+            user: None,
         },
         operation: Operation::Backup {
             items: members

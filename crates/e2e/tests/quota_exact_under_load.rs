@@ -21,6 +21,7 @@ const ROUNDS: usize = 5;
 /// The round in which the leader is killed.
 const KILLED: usize = 2;
 
+/// Case webhook 2: exactly one.
 #[tokio::test]
 async fn of_two_hundred_at_once_with_room_for_one_never_more_than_one_is_admitted() -> Result<()> {
     let Some(lab) = Lab::for_test("quota_exact_under_load").await? else {

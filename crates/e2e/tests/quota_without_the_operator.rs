@@ -17,6 +17,7 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Case webhook 8, with the real operator gone.
 #[tokio::test]
 async fn without_the_operator_a_new_run_is_refused_and_a_restore_a_deletion_and_a_finalizer_are_not()
 -> Result<()> {

@@ -4,12 +4,15 @@
 use anyhow::{Context, Result};
 use holdfast_api::restore::{Resolution, RestorePhase, RestoreStatus};
 use holdfast_api::{Restore, conditions, names};
-use holdfast_e2e::restores::{admit, as_root, asking_claim, completed, content, ended, restore, says};
+use holdfast_e2e::restores::{
+    admit, as_root, asking_claim, attributes, carry_over, claim, completed, content, ended, restore, says,
+    set_attribute,
+};
 use holdfast_e2e::scenario::{
     DATA_CLAIM, POLICY, REPOSITORY, SECRET, Scenario, VAULT_CLAIM, remove_namespace,
 };
 use holdfast_e2e::{Lab, Look, none_left, objects, pods, until};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -18,28 +21,6 @@ use std::time::Duration;
 
 fn reason(status: &RestoreStatus) -> &str {
     conditions::get(&status.conditions, conditions::READY).map_or("", |c| c.reason.as_str())
-}
-
-async fn claim(lab: &Lab, namespace: &str, name: &str) -> Result<PersistentVolumeClaim> {
-    let api: Api<PersistentVolumeClaim> = lab.api(namespace);
-    until(
-        &format!("claim {name} to be bound"),
-        Duration::from_secs(180),
-        || async {
-            let claim = api.get(name).await?;
-            let phase = claim
-                .status
-                .as_ref()
-                .and_then(|s| s.phase.clone())
-                .unwrap_or_default();
-            Ok(if phase == "Bound" {
-                Look::Done(claim)
-            } else {
-                Look::Not(phase)
-            })
-        },
-    )
-    .await
 }
 
 /// Files of every kind that an unprivileged mover may read, some of another owner.
@@ -66,31 +47,8 @@ async fn furnish(lab: &Lab, namespace: &str) -> Result<()> {
     admit(lab, namespace, "restricted").await
 }
 
-/// Keeps the volume of a claim when its namespace goes, and gives it to a claim of the same name in another.
-async fn carry_over(lab: &Lab, from: &str, to: &str, name: &str) -> Result<()> {
-    let volumes: Api<PersistentVolume> = Api::all(lab.client.clone());
-    let bound = claim(lab, from, name).await?;
-    let volume = bound.spec.and_then(|s| s.volume_name).context("a volume")?;
-    let keep = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
-    volumes
-        .patch(&volume, &PatchParams::default(), &Patch::Merge(keep))
-        .await?;
-    remove_namespace(lab, from).await?;
-    let free = json!({ "spec": { "claimRef": null } });
-    volumes
-        .patch(&volume, &PatchParams::default(), &Patch::Merge(free))
-        .await?;
-    lab.create(objects::namespace(to, "e2e")).await?;
-    let mut again = objects::claim(to, name);
-    again["spec"]["volumeName"] = json!(volume);
-    lab.create(again).await?;
-    claim(lab, to, name).await?;
-    let goes = json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } });
-    volumes
-        .patch(&volume, &PatchParams::default(), &Patch::Merge(goes))
-        .await?;
-    Ok(())
-}
+/// What a program may do that has the capability to bind low ports, as the kernel keeps it.
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[tokio::test]
 async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
@@ -99,6 +57,15 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
     };
     let old = Scenario::with_repository(&lab, "before", None).await?;
     furnish(&lab, &old.namespace).await?;
+    let at = (old.namespace.as_str(), DATA_CLAIM);
+    let local = set_attribute(&lab, at, "one", "user.note", b"kept").await?
+        && set_attribute(&lab, at, "deep/er/est/file", "security.capability", &CAPABILITY).await?;
+    let had = attributes(&lab, &old.namespace, DATA_CLAIM).await?;
+    assert_eq!(
+        had.len(),
+        if local { 3 } else { 0 },
+        "two names are of one file: {had:?}"
+    );
     let was = content(&lab, &old.namespace, DATA_CLAIM).await?;
     let snapshot = old.back_up("kept", POLICY).await?;
     let id = snapshot
@@ -152,10 +119,23 @@ async fn everything_comes_back_into_a_new_namespace() -> Result<()> {
                 lacks.xattrs,
                 lacks.special_files
             ),
-            (1, 0, 0, 0, 0),
+            (1, 0, 0, i64::from(local), 0),
             "{lacks:?}"
         );
-        assert_eq!(lacks.examples, ["theirs: owner 1000:2000"]);
+        let mut examples = lacks.examples;
+        examples.sort();
+        let mut expected = vec!["theirs: owner 1000:2000"];
+        if local {
+            expected.insert(0, "deep/er/est/file: extended attribute security.capability");
+        }
+        assert_eq!(examples, expected);
+        let has = attributes(&lab, &ns, "back").await?;
+        let may: Vec<_> = had
+            .iter()
+            .filter(|one| !one.contains(" security."))
+            .cloned()
+            .collect();
+        assert_eq!(has, may, "attributes that its owner may set");
     } else {
         assert_eq!(status.not_restored, None, "it cannot be told");
     }
@@ -477,8 +457,19 @@ async fn a_source_and_a_target_have_to_be_one_each() -> Result<()> {
             "whose Snapshot names it",
         ),
         (
-            with(&["mover"], json!({ "securityContext": { "runAsUser": 0 } })),
-            "spec.mover is not supported",
+            with(&["mover"], json!({ "securityContext": { "runAsGroup": 0 } })),
+            "0 is for privilegedMode: true",
+        ),
+        (
+            with(
+                &["mover"],
+                json!({ "securityContext": { "runAsUser": 0 }, "privilegedMode": false }),
+            ),
+            "0 is for privilegedMode: true",
+        ),
+        (
+            with(&["mover"], json!({ "securityContext": { "capabilities": {} } })),
+            "spec.mover.securityContext.capabilities is not supported",
         ),
         (
             with(&["credentialProjection"], json!({ "enabled": true })),

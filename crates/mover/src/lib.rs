@@ -15,6 +15,7 @@ mod maintain;
 mod places;
 mod plan;
 mod post;
+mod privileged;
 mod restore;
 mod run;
 
@@ -94,9 +95,14 @@ fn work() -> ExitCode {
     {
         eprintln!("a TLS provider was installed already");
     }
-    holdfast_engine::bound_threads();
     let places = Places::from_environment();
-    let outcome = catch_unwind(|| run::perform(&places)).unwrap_or_else(|_| Outcome {
+    let settled = privileged::become_whom_the_document_names(&places);
+    holdfast_engine::bound_threads();
+    let outcome = catch_unwind(|| match settled {
+        Ok(()) => run::perform(&places),
+        Err(failure) => run::outcome(Err(failure.into()), None),
+    })
+    .unwrap_or_else(|_| Outcome {
         version: holdfast_protocol::VERSION,
         unique_id: None,
         error: Some(Failure {

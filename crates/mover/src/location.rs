@@ -92,6 +92,7 @@ mod tests {
             }),
             password_key: "KOPIA_PASSWORD".to_owned(),
             unique_id: None,
+            user: None,
         }
     }
 

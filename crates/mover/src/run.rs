@@ -94,7 +94,7 @@ pub(crate) fn perform(places: &Places) -> Outcome {
     outcome(done, unique_id)
 }
 
-fn outcome(done: Result<OperationResult, Failed>, unique_id: Option<String>) -> Outcome {
+pub(crate) fn outcome(done: Result<OperationResult, Failed>, unique_id: Option<String>) -> Outcome {
     let (result, error) = match done {
         Ok(result) => (result, None),
         Err(failed) => (*failed.result, Some(failed.failure)),
@@ -225,7 +225,7 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
     }
 }
 
-fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
+pub(crate) fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
     let refused = |message: String| failure(FailureClass::InvalidWork, message);
     let text = std::fs::read_to_string(path).map_err(|cause| {
         let shown = path.display();

@@ -43,6 +43,10 @@ pub struct RepositoryAccess {
     /// still learn it; every other operation fails with `RepositoryReplaced` on a different id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_id: Option<String>,
+    /// The user that a mover which starts as root becomes before it opens the repository, with its other capabilities: so
+    /// that what it writes there belongs to whom it always belongs. Absent: it stays who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// A bucket on an S3 server. Its keys are files in [`crate::BACKEND_DIR`], named as in the Secret.

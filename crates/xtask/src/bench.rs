@@ -4,6 +4,7 @@
 //! that names both. It is no test: a busy machine measures the machine.
 
 mod account;
+mod data_path;
 mod wave;
 
 use anyhow::{Context, Result};
@@ -21,6 +22,8 @@ pub struct Args {
     /// For `account`: this many Backups, in a hundredth as many namespaces; a multiple of 100.
     #[arg(long, value_parser = account::backups)]
     backups: Option<usize>,
+    #[command(flatten)]
+    data_path: data_path::Args,
 }
 
 impl Args {
@@ -29,6 +32,7 @@ impl Args {
         Self {
             name: None,
             backups: None,
+            data_path: data_path::Args::default(),
         }
     }
 }
@@ -40,6 +44,9 @@ enum Name {
     /// 100,000 Backups in 1,000 namespaces of a real API server: start, memory, writes, answers of the gate. Needs
     /// root; takes a quarter of an hour or more.
     Account,
+    /// 100,000 small files and one of 5 GiB through movers that may hold 512 MiB, beside the same engine's program by
+    /// hand, on a cluster of its own. Needs root and 30 GiB of disk; takes ten minutes or more.
+    DataPath,
 }
 
 /// The file `dev/bench-limits.json`.
@@ -48,6 +55,7 @@ enum Name {
 struct Limits {
     wave: wave::Limits,
     account: account::Limits,
+    data_path: data_path::Limits,
 }
 
 /// Runs `cargo xtask bench`.
@@ -63,6 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
             let backups = args.backups.unwrap_or(account::MANY);
             account::run(&workspace, &limits.account, backups)
         }
+        Some(Name::DataPath) => data_path::run(&workspace, &limits.data_path, &args.data_path),
     }
 }
 
@@ -78,5 +87,6 @@ mod tests {
         assert!(limits.wave.decision_median_millis <= 10.0);
         assert!(limits.account.admission_p99_millis <= 1.0);
         assert_eq!(limits.account.conflicts, 0);
+        assert!(limits.data_path.mover_mebibytes <= 512);
     }
 }

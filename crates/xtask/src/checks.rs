@@ -4,6 +4,7 @@ mod cases;
 mod examples;
 mod links;
 mod purity;
+mod quota_cases;
 
 use std::process::Command;
 
@@ -11,6 +12,7 @@ pub use self::cases::every_case_has_a_test;
 pub use self::examples::examples_are_accepted;
 pub use self::links::links_lead_somewhere;
 pub use self::purity::{api_has_no_client, core_is_pure};
+pub use self::quota_cases::every_quota_case_has_a_test;
 
 /// The cargo that started this program.
 pub fn cargo() -> Command {
@@ -29,5 +31,6 @@ mod tests {
         assert!(examples_are_accepted(&workspace).expect("examples") >= 4);
         links_lead_somewhere(&workspace).expect("links");
         every_case_has_a_test(&workspace).expect("cases");
+        every_quota_case_has_a_test(&workspace).expect("quota cases");
     }
 }

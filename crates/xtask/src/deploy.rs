@@ -77,11 +77,17 @@ pub fn run(args: &Args) -> Result<()> {
 ///
 /// The mover's carries the kopia program that `KOPIA_BIN` names, if it names one.
 pub fn build_images(workspace: &Path, prefix: &str) -> Result<Images> {
+    build_images_as(workspace, prefix, &[])
+}
+
+/// The same, built with these arguments of cargo besides.
+pub fn build_images_as(workspace: &Path, prefix: &str, how: &[&str]) -> Result<Images> {
     let step = Step::start("building operator and mover");
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     command
         .args(["build", "--package=holdfast-operator", "--package=holdfast-mover"])
+        .args(how)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace);
     let messages = sh::run_heard("build operator and mover", &mut command, |line| {

@@ -32,6 +32,8 @@ pub enum Reason {
     NamespaceNotAllowed,
     /// The newest snapshot that fits was taken by another cluster.
     OtherCluster,
+    /// A privileged mover is asked for, and the namespace did not agree to any.
+    PrivilegedMoverNotPermitted,
     /// The password Secret is not where the mover runs.
     MissingCredentialsSecret,
     /// The repository's claim is not where the mover runs.
@@ -52,7 +54,7 @@ pub enum Reason {
     NoPlaceToRun,
     /// A Job of its name exists.
     JobNameTaken,
-    /// The API server refuses the Job.
+    /// The API server refuses the Job, or its pods.
     JobRefused,
     /// Which snapshot it is is being looked up.
     Resolving,
@@ -90,7 +92,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -99,6 +101,7 @@ impl Reason {
         Self::RepositoryNotReady,
         Self::NamespaceNotAllowed,
         Self::OtherCluster,
+        Self::PrivilegedMoverNotPermitted,
         Self::MissingCredentialsSecret,
         Self::MissingRepositoryClaim,
         Self::MissingCaBundle,
@@ -189,6 +192,11 @@ impl Reason {
                 Waits,
                 "This cluster has no snapshot of the identity in the ClusterRepository, and another cluster that shares it has: its namespace of the same name may be somebody else's. Ends when the other cluster is named in the annotation that the message shows.",
             ),
+            Self::PrivilegedMoverNotPermitted => (
+                "PrivilegedMoverNotPermitted",
+                Waits,
+                "`spec.mover` asks for a privileged mover, and the namespace did not agree to any. Ends when whoever may change the namespace annotates it with the command of the message, or for a new Restore that does not ask for it.",
+            ),
             Self::MissingCredentialsSecret => (
                 "MissingCredentialsSecret",
                 Waits,
@@ -242,7 +250,7 @@ impl Reason {
             Self::JobRefused => (
                 "JobRefused",
                 Waits,
-                "The API server does not take the Job, for the reason in the message.",
+                "The API server does not take the Job, or no pod of it, for the reason in the message. Tried again by itself.",
             ),
             Self::Resolving => ("Resolving", Runs, "A Job looks up which snapshot it is."),
             Self::Restoring => ("Restoring", Runs, "A Job writes the files."),

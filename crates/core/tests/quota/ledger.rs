@@ -290,7 +290,7 @@ fn three_over_one() -> (Ledger, Vec<BackupFact>) {
 }
 
 #[test]
-fn case_ledger_11_three_backups_over_one_uri_are_charged_once() {
+fn three_backups_over_one_uri_are_charged_once() {
     let (ledger, _) = three_over_one();
     assert_eq!(figures(&ledger), (GI, 0, 1));
     assert_eq!(ledger.len(), 1);

@@ -584,3 +584,32 @@ async fn the_expressions_fit_the_definitions() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn whoever_writes_policies_does_not_agree_to_privileged_movers_for_the_namespace() -> Result<()> {
+    with("agrees", async |world| {
+        let (editor, ns) = (&world.editor, world.namespace.as_str());
+        let asks = json!({ "spec": { "mover": { "privilegedMode": true } } });
+        allowed("asking for one", editor.patch("SnapshotPolicy", NAME, asks).await)?;
+        let agreement = || json!("true");
+        // Nor does the operator agree to what it is asked for.
+        for user in [editor, &world.operator] {
+            let answer = user
+                .annotate("Namespace", ns, names::PRIVILEGED_MOVERS, agreement())
+                .await;
+            let Err(kube::Error::Api(status)) = answer else {
+                anyhow::bail!("{} agreed: {answer:?}", user.name);
+            };
+            ensure!(status.code == 403, "{status:?}");
+            let word = "cannot patch resource \"namespaces\"";
+            ensure!(status.message.contains(word), "{status:?}");
+        }
+        let answer = world
+            .admin
+            .annotate("Namespace", ns, names::PRIVILEGED_MOVERS, agreement())
+            .await;
+        allowed("an administrator's", answer)?;
+        Ok(())
+    })
+    .await
+}

@@ -1,6 +1,6 @@
 //! `onNamespaceDelete: Delete`: the data goes with the namespace, though its Snapshots say that their schedule takes
-//! none along; and at the threshold the breaker holds both, the data and the namespace. (By default the data stays:
-//! `namespace_teardown.rs`.)
+//! none along; and at the threshold the breaker holds both, the data and the namespace. As long as nobody asked for it,
+//! the data stays where it is. (With the repository in the namespace itself: `namespace_teardown.rs`.)
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{ClusterRepository, Repository, conditions, names};
@@ -72,7 +72,7 @@ async fn of_a_cluster_repository() -> Result<()> {
     let ns = &home.namespace;
     let id = suffix();
     let (repository, vault, data) = (format!("all-{id}"), format!("vault-{id}"), format!("data-{id}"));
-    let (few, many) = (format!("few-{id}"), format!("many-{id}"));
+    let (kept, few, many) = (format!("kept-{id}"), format!("few-{id}"), format!("many-{id}"));
     for claim in [&vault, &data] {
         lab.create(objects::claim(ns, claim)).await?;
     }
@@ -83,33 +83,49 @@ async fn of_a_cluster_repository() -> Result<()> {
     object["kind"] = json!("ClusterRepository");
     object["metadata"] = json!({ "name": repository });
     object["spec"]["encryption"]["passwordSecretRef"]["namespace"] = json!(ns);
-    object["spec"]["onNamespaceDelete"] = json!("Delete");
-    object["spec"]["allowedNamespaces"] = json!({ "list": [few, many] });
+    object["spec"]["allowedNamespaces"] = json!({ "list": [kept, few, many] });
     lab.create(object).await?;
     let api: Api<ClusterRepository> = Api::all(lab.client.clone());
-    let condition = async |kind: &str, wanted: &dyn Fn(&str, &str) -> bool| {
+    let condition = async |kind: &str, wanted: &dyn Fn(&str, Option<i64>, &str) -> bool| {
         until(
             &format!("{kind} of the ClusterRepository"),
             Duration::from_secs(120),
             || async {
                 let list = api.get(&repository).await?.status.unwrap_or_default().conditions;
                 Ok(match conditions::get(&list, kind) {
-                    Some(c) if wanted(&c.status, &c.message) => Look::Done(c.message.clone()),
+                    Some(c) if wanted(&c.status, c.observed_generation, &c.message) => {
+                        Look::Done(c.message.clone())
+                    }
                     Some(_) | None => Look::Not(told(&list, kind)),
                 })
             },
         )
         .await
     };
-    condition(conditions::READY, &|status, _| status == "True").await?;
+    condition(conditions::READY, &|status, _, _| status == "True").await?;
     let watch = Watch::start(&lab.client, ns).await?;
+    let (_, stay) = tenant(&lab, &kept, &repository, &home, &data, 2).await?;
     let (_, gone) = tenant(&lab, &few, &repository, &home, &data, 2).await?;
     let (held, wave) = tenant(&lab, &many, &repository, &home, &data, 4).await?;
-    ensure!(count::files(&lab, ns, &vault).await? == 6);
+    ensure!(count::files(&lab, ns, &vault).await? == 8);
 
+    // Nobody asked for more than that the namespace goes.
+    remove_namespace(&lab, &kept).await?;
+    assert_eq!(count::files(&lab, ns, &vault).await?, 8);
+    assert!(
+        watch.with_member_of(&uids(&stay)).is_empty(),
+        "a delete Job existed"
+    );
+
+    let delete = Patch::Merge(json!({ "spec": { "onNamespaceDelete": "Delete" } }));
+    let edited = api.patch(&repository, &PatchParams::default(), &delete).await?;
+    condition(conditions::READY, &|status, generation, _| {
+        status == "True" && generation == edited.metadata.generation
+    })
+    .await?;
     // Two are below the threshold.
     remove_namespace(&lab, &few).await?;
-    assert_eq!(count::files(&lab, ns, &vault).await?, 4);
+    assert_eq!(count::files(&lab, ns, &vault).await?, 6);
     let jobs = watch.with_member_of(&uids(&gone));
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0].members, uids(&gone));
@@ -117,7 +133,7 @@ async fn of_a_cluster_repository() -> Result<()> {
     // Four are not.
     tear_down(&lab, &many).await?;
     held.held(&wave).await?;
-    let said = condition(conditions::MASS_DELETION_HELD, &|status, message| {
+    let said = condition(conditions::MASS_DELETION_HELD, &|status, _, message| {
         status == "True" && message.contains("4 held here") && message.contains(&format!("{many} (4)"))
     })
     .await?;
@@ -125,10 +141,10 @@ async fn of_a_cluster_repository() -> Result<()> {
         watch.with_member_of(&uids(&wave)).is_empty(),
         "a delete Job existed"
     );
-    assert_eq!(count::files(&lab, ns, &vault).await?, 4);
+    assert_eq!(count::files(&lab, ns, &vault).await?, 6);
     shell(&lab, &release_command(&said)?, lab.kubeconfig.parent()).await?;
     remove_namespace(&lab, &many).await?;
-    assert_eq!(count::files(&lab, ns, &vault).await?, 0);
+    assert_eq!(count::files(&lab, ns, &vault).await?, 2);
     let jobs = watch.with_member_of(&uids(&wave));
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0].members, uids(&wave));
@@ -153,12 +169,20 @@ async fn of_a_repository_in_another_namespace() -> Result<()> {
     let main = Scenario::with_repository(&lab, "elsewhere", Some(3)).await?;
     let ns = &main.namespace;
     let repositories: Api<Repository> = lab.api(ns);
+    let watch = Watch::start(&lab.client, ns).await?;
+    let home = Home::repository(ns);
+
+    // Nobody asked for more than that the namespace goes.
+    let kept = format!("kept-{}", suffix());
+    tenant(&lab, &kept, REPOSITORY, &home, DATA_CLAIM, 2).await?;
+    remove_namespace(&lab, &kept).await?;
+    assert_eq!(main.count().await?, 2);
+    assert!(watch.all().is_empty(), "a delete Job existed");
+
     let delete = Patch::Merge(json!({ "spec": { "onNamespaceDelete": "Delete" } }));
     repositories
         .patch(REPOSITORY, &PatchParams::default(), &delete)
         .await?;
-    let watch = Watch::start(&lab.client, ns).await?;
-    let home = Home::repository(ns);
     let name = format!("guest-{}", suffix());
     let (guest, members) = tenant(&lab, &name, REPOSITORY, &home, DATA_CLAIM, 2).await?;
     lab.create(objects::secret(&name, SECRET, "correct horse battery staple"))
@@ -177,7 +201,7 @@ async fn of_a_repository_in_another_namespace() -> Result<()> {
     );
 
     remove_namespace(&lab, &name).await?;
-    assert_eq!(main.count().await?, 0);
+    assert_eq!(main.count().await?, 2);
     let jobs = watch.all();
     assert_eq!(jobs.len(), 1);
     assert_eq!(jobs[0].members, uids(&members));

@@ -106,7 +106,8 @@ async fn kept_data_reappears_by_itself_and_its_rows_never_touch_it() -> Result<(
         assert_eq!(row.spec.deletion_policy, Some(DeletionPolicy::Retain));
         assert_eq!(row.spec.policy_ref, None);
         assert!(row.finalizers().is_empty(), "nothing to be released");
-        assert_eq!(row.labels()[names::SNAPSHOT_ID_LABEL], id[..63]);
+        // What a label has room for.
+        assert_eq!(row.labels()[names::SNAPSHOT_ID_LABEL], id[..id.len().min(63)]);
         let status = row.status.as_ref().context("a status")?;
         assert_eq!(status.phase, Some(SnapshotPhase::Discovered));
         assert_eq!(status.origin, Some(Origin::Discovered));

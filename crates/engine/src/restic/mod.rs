@@ -13,6 +13,7 @@ mod convert;
 mod faults;
 mod place;
 mod restore;
+mod sparing;
 mod storage;
 
 use crate::{

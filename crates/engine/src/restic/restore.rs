@@ -8,6 +8,7 @@
 //! **Assumes.** Nobody else writes to the target meanwhile. The library leaves out zeros only where a file is new.
 
 use super::convert::{self, failed};
+use super::sparing::{Room, Sparing};
 use super::{Connection, panic_text};
 use crate::restored::{Existing, Meter, RestoreOptions, Restored, Unset, What};
 use crate::{EngineError, ErrorClass, Repository};
@@ -21,20 +22,21 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const WHAT: &str = "the snapshot cannot be restored";
 
 /// Tells the library's count of bytes.
 #[derive(Debug)]
-struct Bars(Meter);
+struct Bars(Meter, Arc<Room>);
 
 #[derive(Debug)]
-struct Bytes(Meter);
+struct Bytes(Meter, Arc<Room>);
 
 impl ProgressBars for Bars {
     fn progress(&self, progress_type: ProgressType, _prefix: &str) -> Progress {
         match progress_type {
-            ProgressType::Bytes => Progress::new(Bytes(self.0.clone())),
+            ProgressType::Bytes => Progress::new(Bytes(self.0.clone(), Arc::clone(&self.1))),
             ProgressType::Spinner | ProgressType::Counter => Progress::hidden(),
         }
     }
@@ -50,6 +52,7 @@ impl RusticProgress for Bytes {
     fn set_title(&self, _title: &str) {}
     fn inc(&self, inc: u64) {
         self.0.add(inc);
+        self.1.written(inc);
     }
     fn finish(&self) {}
 }
@@ -107,8 +110,14 @@ impl Connection {
         let open = || {
             let mut options = RepositoryOptions::default();
             options.no_cache = true;
-            let backends = RepositoryBackends::new(self.storage.backend(&self.faults)?, None);
-            rustic_core::Repository::new_with_progress(&options, &backends, Bars(meter.clone()))?
+            let room = Arc::new(Room::default());
+            let storage = Sparing {
+                inner: self.storage.backend(&self.faults)?,
+                room: Arc::clone(&room),
+            };
+            let backends = RepositoryBackends::new(Arc::new(storage), None);
+            let bars = Bars(meter.clone(), room);
+            rustic_core::Repository::new_with_progress(&options, &backends, bars)?
                 .open(&Credentials::Masterkey(self.opened.key()))?
                 .to_indexed()
         };

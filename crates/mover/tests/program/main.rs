@@ -5,5 +5,6 @@ mod batch_of_200;
 mod kopia;
 mod listing;
 mod operations;
+mod privileged;
 mod restores;
 mod support;

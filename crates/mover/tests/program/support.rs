@@ -18,6 +18,8 @@ pub struct Bench {
     pub dir: TempDir,
     pub unique_id: Option<String>,
     pub engine: EngineKind,
+    /// Whom the mover becomes.
+    pub user: Option<u32>,
 }
 
 /// How a run ended.
@@ -71,6 +73,7 @@ impl Bench {
             dir,
             unique_id: None,
             engine: EngineKind::Restic,
+            user: None,
         }
     }
 
@@ -104,6 +107,7 @@ impl Bench {
                 bucket: None,
                 password_key: "KOPIA_PASSWORD".to_owned(),
                 unique_id: self.unique_id.clone(),
+                user: self.user,
             },
             operation,
             results: None,

@@ -296,8 +296,8 @@ impl Mover {
     }
 }
 
-/// Writes what is set over what every mover's pod has. Root is refused where it is set; where it got past that, the pod
-/// says `runAsNonRoot`.
+/// Writes what is set over what every mover's pod has. Root is refused where it is set, or asked for by name and given by
+/// [`super::privileged`]; where it got past that, the pod says `runAsNonRoot`.
 fn apply(settings: &MoverDefaults, pod: &mut Value) {
     if let Some(context) = &settings.security_context {
         let container = &mut pod["containers"][0]["securityContext"];
@@ -439,6 +439,7 @@ mod tests {
                     bucket: None,
                     password_key: names::PASSWORD_KEY.into(),
                     unique_id: None,
+                    user: None,
                 },
                 operation: Operation::Bootstrap { create: false },
                 results: None,

@@ -1,13 +1,15 @@
 //! Mover Jobs: how they are built, and how their results are read.
 //!
-//! **Promises.** Every mover runs without rights and unprivileged: no API token but one of our own audience, no
-//! capabilities, read-only root, non-root. No Secret is in argv, environment or the work document. The work
+//! **Promises.** Every mover runs without rights: no API token but one of our own audience, read-only root. It is not
+//! root and has no capabilities, but for those that a policy or a Restore asks for and the namespace agreed to
+//! ([`privileged`]). No Secret is in argv, environment or the work document. The work
 //! document is created together with the Job (`docs/design.md` section 7).
 
 pub mod build;
 pub mod create;
 pub mod needs;
 pub mod outcome;
+pub mod privileged;
 
 use crate::world::keys::RepositoryKey;
 

@@ -4,10 +4,11 @@
 //! sentence, and confirms nothing.
 
 use crate::context::{Context, Error};
+use crate::world::keys::ObjectKey;
 use crate::world::views::{JobState, JobView};
 use holdfast_api::names;
 use holdfast_protocol::outcome::Outcome;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use std::sync::Arc;
@@ -88,11 +89,53 @@ fn is_of(pod: &Pod, job: &JobView) -> bool {
     })
 }
 
+/// What is said of a Job without any pod.
+const NO_POD: &str = "its pod is gone and left no result";
+
+/// Why the API server takes no pod of a Job that has none, in its own words, and what to do: what its controller told
+/// last.
+///
+/// # Errors
+/// When its events cannot be listed.
+pub async fn refused_pod(client: &Client, job: &JobFact) -> Result<Option<String>, kube::Error> {
+    match &job.read {
+        Read::Unreadable(why) if why == NO_POD => {}
+        Read::Unreadable(_) | Read::Silent(_) | Read::Outcome { .. } => return Ok(None),
+    }
+    let key = job.job.key();
+    let api: Api<Event> = Api::namespaced(client.clone(), &key.namespace);
+    let told = ListParams::default().fields(&format!(
+        "involvedObject.uid={},reason=FailedCreate",
+        job.job.uid()
+    ));
+    let events = api.list(&told).await?.items;
+    let newest = events.into_iter().max_by_key(|event| {
+        let time = event.last_timestamp.as_ref().or(event.first_timestamp.as_ref());
+        time.map(|time| time.0)
+    });
+    Ok(newest
+        .and_then(|event| event.message)
+        .map(|why| said_of_pods(&key, &why)))
+}
+
+fn said_of_pods(job: &ObjectKey, why: &str) -> String {
+    let what_to_do = if why.contains("PodSecurity") {
+        format!(
+            " Namespace {namespace} does not admit it. A mover with spec.mover.privilegedMode, and one of a repository on NFS, needs the level baseline there: whoever may change the namespace labels it by: kubectl label namespace {namespace} --overwrite pod-security.kubernetes.io/enforce=baseline. Or change the policy or Restore, and delete the Job, which is as it was made.",
+            namespace = job.namespace
+        )
+    } else {
+        String::new()
+    };
+    let why = why.trim_start_matches("Error creating: ").trim_end_matches('.');
+    format!("The API server takes no pod of Job {job}: {why}.{what_to_do} Tried again by itself.")
+}
+
 /// The pure part of [`read`].
 #[must_use]
 pub fn judge(mut pods: Vec<Pod>) -> Read {
     if pods.is_empty() {
-        return Read::Unreadable("its pod is gone and left no result".to_owned());
+        return Read::Unreadable(NO_POD.to_owned());
     }
     pods.sort_by(|a, b| b.metadata.creation_timestamp.cmp(&a.metadata.creation_timestamp));
     let mut why = String::new();

@@ -11,7 +11,8 @@ fn velero(tenant: &Tenant, kind: &str, plural: &str) -> Api<DynamicObject> {
     Api::namespaced_with(tenant.lab.client.clone(), tenant.namespace(), &resource)
 }
 
-async fn install(tenant: &Tenant) {
+/// Installs Velero's kinds, and waits until they are watched.
+pub async fn install(tenant: &Tenant) {
     for (kind, plural) in [
         ("Backup", "backups"),
         ("DeleteBackupRequest", "deletebackuprequests"),
@@ -63,6 +64,21 @@ async fn backed_up(tenant: &Tenant, name: &str) {
         .await;
 }
 
+/// The driver's object of the run of a BackupJob, in this phase.
+pub async fn run_of(tenant: &Tenant, job: &str, phase: &str) {
+    let object = json!({
+        "apiVersion": "velero.io/v1", "kind": "Backup",
+        "metadata": { "name": job, "labels": {
+            names::OWNED_BY_JOB: job, names::OWNED_BY_JOB_NAMESPACE: tenant.namespace(),
+        } },
+        "spec": {}, "status": { "phase": phase },
+    });
+    let params = PatchParams::apply("velero").force();
+    let backups = velero(tenant, "Backup", "backups");
+    let applied = backups.patch(job, &params, &Patch::Apply(&object)).await;
+    applied.expect("applied");
+}
+
 /// The platform's cleanup: a request, and the Backup goes at once.
 async fn deleted(tenant: &Tenant, name: &str) {
     let request = json!({ "backupName": name });
@@ -85,7 +101,7 @@ async fn processed(tenant: &Tenant, name: &str, errors: Value) {
         .expect("patched");
 }
 
-/// Ledger 5.
+/// Case ledger 5.
 #[tokio::test]
 async fn a_requested_deletion_is_charged_until_the_driver_says_it_succeeded() {
     let Some(tenant) = Tenant::new("velero").await else {

@@ -17,7 +17,7 @@ async fn version(lab: &Lab) -> String {
     quota.metadata.resource_version.expect("a version")
 }
 
-/// Real 2 and 10: the figure is ours, survives resyncs, and comes back, retained bytes included, when the quota is
+/// Cases real 2 and 10: the figure is ours, survives resyncs, and comes back, retained bytes included, when the quota is
 /// made again.
 #[tokio::test]
 async fn a_figure_survives_resyncs_and_returns_with_what_is_retained_when_the_quota_is_made_again() {
@@ -72,7 +72,7 @@ async fn a_figure_survives_resyncs_and_returns_with_what_is_retained_when_the_qu
     tenant.end().await;
 }
 
-/// Real 8 and 9.
+/// Cases real 8 and 9.
 #[tokio::test]
 async fn a_key_that_leaves_the_limits_takes_its_figure_along_and_a_key_that_returns_gets_it_again() {
     let Some(tenant) = Tenant::new("leaves").await else {
@@ -90,7 +90,7 @@ async fn a_key_that_leaves_the_limits_takes_its_figure_along_and_a_key_that_retu
     tenant.end().await;
 }
 
-/// Real 11 and 12: every quota with a key shows the same, one with scopes nothing.
+/// Cases real 11 and 12: every quota with a key shows the same, one with scopes nothing.
 #[tokio::test]
 async fn every_quota_with_a_key_shows_the_figure_and_a_scoped_one_is_left_alone() {
     let Some(tenant) = Tenant::new("several").await else {
@@ -125,7 +125,7 @@ async fn every_quota_with_a_key_shows_the_figure_and_a_scoped_one_is_left_alone(
     tenant.end().await;
 }
 
-/// Real 21: an amount that is written another way is the same amount.
+/// Case real 21: an amount that is written another way is the same amount.
 #[tokio::test]
 async fn an_amount_that_is_written_another_way_is_not_written_again() {
     let Some(tenant) = Tenant::new("spelling").await else {
@@ -147,7 +147,7 @@ async fn an_amount_that_is_written_another_way_is_not_written_again() {
     tenant.end().await;
 }
 
-/// Real 23.
+/// Case real 23.
 #[tokio::test]
 async fn a_restart_of_the_controller_manager_between_two_figures_loses_neither() {
     let Some(tenant) = Tenant::new("kcm").await else {
@@ -166,7 +166,7 @@ async fn a_restart_of_the_controller_manager_between_two_figures_loses_neither()
     tenant.end().await;
 }
 
-/// Real 27: who changes a figure by hand sees it put right, and told.
+/// Case real 27: who changes a figure by hand sees it put right, and told.
 #[tokio::test]
 async fn a_hand_in_the_status_is_put_right_and_told() {
     let Some(tenant) = Tenant::new("hand").await else {
@@ -286,7 +286,7 @@ async fn the_breakdown_says_what_a_figure_is_made_of() {
     tenant.end().await;
 }
 
-/// Real 17 and ledger 16, our side: a thousand Backups at once cost one write in each debounce window.
+/// Cases real 17 and ledger 16, our writes: a thousand Backups at once cost one write in each debounce window.
 #[tokio::test]
 async fn a_thousand_backups_cost_one_write_in_a_window() {
     let Some(tenant) = Tenant::new("thousand").await else {

@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Ledger 23. Backups come and go under few names and addresses, jobs run and fail, claims change, and the operator
+/// Case ledger 23. Backups come and go under few names and addresses, jobs run and fail, claims change, and the operator
 /// is ended in the middle. The model counts an address once, at the largest size that was ever claimed of it.
 #[tokio::test]
 async fn after_any_history_the_figures_are_what_a_count_from_scratch_gives() {

@@ -10,6 +10,7 @@ use holdfast_operator::runtime::clock::Clock;
 use holdfast_operator::runtime::events::Events;
 use holdfast_operator::runtime::leader::Leadership;
 use holdfast_operator::runtime::metrics::Metrics;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -62,6 +63,11 @@ impl Office {
 
     /// Starts the operator, as a process would.
     pub fn start(&self) {
+        self.start_ahead(SignedDuration::ZERO);
+    }
+
+    /// The same with a clock that is so much ahead: a day has passed for what is there.
+    pub fn start_ahead(&self, ahead: SignedDuration) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(running.is_none(), "it runs already");
         let end = CancellationToken::new();
@@ -85,7 +91,7 @@ impl Office {
                 let account = Account::new(
                     client.clone(),
                     settings,
-                    Clock::system(),
+                    Clock::new(move || Timestamp::now() + ahead),
                     Leadership::always(),
                     Events::new(client, "test"),
                     Arc::new(Metrics::new()),

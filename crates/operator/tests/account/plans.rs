@@ -168,7 +168,7 @@ async fn told(tenant: &Tenant) -> Vec<Event> {
     all.items.into_iter().filter(on_plan).collect()
 }
 
-/// Webhook case 13.
+/// Case webhook 5.
 #[tokio::test]
 async fn a_refused_scheduled_run_is_one_event_on_its_plan_which_is_touched_once_when_room_appears() {
     let Some(tenant) = full("plan-touched").await else {

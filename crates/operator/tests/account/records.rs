@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
 
-/// Ledger 1, 2, 3 and 4.
+/// Cases ledger 1, 2, 3 and 4.
 #[tokio::test]
 async fn deleting_backups_moves_nothing_and_writing_off_does() {
     let Some(tenant) = Tenant::new("ledger").await else {
@@ -44,7 +44,7 @@ async fn deleting_backups_moves_nothing_and_writing_off_does() {
     tenant.end().await;
 }
 
-/// Ledger 9, 18 and 19.
+/// Cases ledger 9, 18 and 19.
 #[tokio::test]
 async fn a_claim_grows_at_once_never_shrinks_and_a_negative_one_is_unknown() {
     let Some(tenant) = Tenant::new("claims").await else {
@@ -88,7 +88,7 @@ async fn a_claim_grows_at_once_never_shrinks_and_a_negative_one_is_unknown() {
     tenant.end().await;
 }
 
-/// Ledger 10, and capabilities that a strategy declares: a copy of what was in force stays with the record.
+/// Case ledger 10, and capabilities that a strategy declares: a copy of what was in force stays with the record.
 #[tokio::test]
 async fn an_unknown_driver_retains_and_a_declaration_counts_for_what_is_recorded_after_it() {
     let Some(tenant) = Tenant::new("declared").await else {
@@ -188,7 +188,7 @@ async fn an_unknown_driver_retains_and_a_declaration_counts_for_what_is_recorded
     tenant.end().await;
 }
 
-/// Ledger 12 and 13: one address is one thing however many Backups name it; two addresses are two.
+/// Cases ledger 12 and 13: one address is one thing however many Backups name it; two addresses are two.
 #[tokio::test]
 async fn three_backups_of_one_address_are_charged_once_until_the_last_goes() {
     let Some(tenant) = Tenant::new("shared").await else {
@@ -227,7 +227,7 @@ async fn three_backups_of_one_address_are_charged_once_until_the_last_goes() {
     tenant.end().await;
 }
 
-/// Ledger 14.
+/// Case ledger 14.
 #[tokio::test]
 async fn a_backup_that_waits_for_a_finalizer_is_still_attributed() {
     let Some(tenant) = Tenant::new("waits").await else {
@@ -337,7 +337,7 @@ async fn a_record_that_somebody_deletes_is_written_again() {
     tenant.end().await;
 }
 
-/// Real 24 and ledger 15 and 25: a namespace that goes is let go, its records stay, and one of the same name inherits.
+/// Cases real 24 and ledger 15 and 25: a namespace that goes is let go, its records stay, and one of the same name inherits.
 #[tokio::test]
 async fn a_namespace_that_goes_leaves_its_records_and_one_of_the_same_name_inherits() {
     let Some(tenant) = Tenant::new("again").await else {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use std::time::Duration;
 
-/// Ledger 7.
+/// Case ledger 7.
 #[tokio::test]
 async fn what_was_deleted_and_created_while_nobody_looked_is_found() {
     let Some(tenant) = Tenant::alone("down").await else {
@@ -89,7 +89,7 @@ async fn a_record_whose_status_was_never_written_gets_it_from_its_backup() {
     tenant.end().await;
 }
 
-/// Ledger 8: live Backups are recorded anew, what was retained is not known any more, and both are said.
+/// Case ledger 8: live Backups are recorded anew, what was retained is not known any more, and both are said.
 #[tokio::test]
 async fn a_ledger_that_was_lost_is_rebuilt_from_what_lives_and_said_to_be() {
     let Some(tenant) = Tenant::alone("lost").await else {

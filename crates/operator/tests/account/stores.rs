@@ -2,6 +2,7 @@
 
 use super::lab::SIZE;
 use super::office::Tenant;
+use super::scripted::Scripted;
 use holdfast_api::ledger::BackupStore;
 use holdfast_api::ledger::BackupStoreStatus;
 use holdfast_api::{conditions, names};
@@ -35,25 +36,7 @@ impl<'a> Archive<'a> {
             let ended = holdfast_standin::s3::serve(listener, &served, "id", "secret").await;
             panic!("the server ended: {ended:?}");
         });
-        let secrets: Api<Secret> = tenant.lab.api();
-        let secret = json!({
-            "metadata": { "name": "keys" },
-            "stringData": { "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret" },
-        });
-        let secret: Secret = serde_json::from_value(secret).expect("a Secret");
-        let made = secrets.create(&PostParams::default(), &secret).await;
-        made.expect("created");
-        let api: Api<BackupStore> = Api::all(tenant.lab.client.clone());
-        let store = json!({
-            "metadata": { "name": namespace },
-            "spec": {
-                "bucket": "shared-archive", "prefix": format!("{namespace}/control/"), "endpoint": endpoint,
-                "credentials": { "name": "keys", "namespace": namespace },
-                "layout": { "path": "{artifact...}", "namespace": namespace },
-            },
-        });
-        let store: BackupStore = serde_json::from_value(store).expect("a BackupStore");
-        api.create(&PostParams::default(), &store).await.expect("created");
+        let api = describe(tenant, &endpoint).await;
         Self {
             tenant,
             folder,
@@ -128,6 +111,31 @@ impl<'a> Archive<'a> {
         self.server.abort();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The tenant's part of a bucket, described under the tenant's name, and the keys to it.
+async fn describe(tenant: &Tenant, endpoint: &str) -> Api<BackupStore> {
+    let namespace = tenant.namespace();
+    let secrets: Api<Secret> = tenant.lab.api();
+    let secret = json!({
+        "metadata": { "name": "keys" },
+        "stringData": { "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret" },
+    });
+    let secret: Secret = serde_json::from_value(secret).expect("a Secret");
+    let made = secrets.create(&PostParams::default(), &secret).await;
+    made.expect("created");
+    let api: Api<BackupStore> = Api::all(tenant.lab.client.clone());
+    let store = json!({
+        "metadata": { "name": namespace },
+        "spec": {
+            "bucket": "shared-archive", "prefix": format!("{namespace}/control/"), "endpoint": endpoint,
+            "credentials": { "name": "keys", "namespace": namespace },
+            "layout": { "path": "{artifact...}", "namespace": namespace },
+        },
+    });
+    let store: BackupStore = serde_json::from_value(store).expect("a BackupStore");
+    api.create(&PostParams::default(), &store).await.expect("created");
+    api
 }
 
 fn is_ready(status: &BackupStoreStatus, yes: &str, reason: &str) -> bool {
@@ -241,5 +249,52 @@ async fn a_store_that_cannot_be_listed_changes_nothing_and_says_why() {
     assert!(status.last_error.expect("why").contains("/keys is not there"));
     assert_eq!(tenant.lab.used("cap").await[SIZE], "1Mi");
     archive.close().await;
+    tenant.end().await;
+}
+
+/// Versions are noticed at each listing and said, as is that nobody is told any more.
+#[tokio::test]
+async fn a_bucket_that_keeps_versions_is_said_to_hide_bytes_that_nobody_is_charged_for() {
+    let Some(tenant) = Tenant::new("versions").await else {
+        return;
+    };
+    let server = Scripted::start(0, |_| String::new()).await;
+    server.with(|script| script.versions(Some("Enabled")));
+    let api = describe(&tenant, &server.endpoint).await;
+    let name = tenant.namespace();
+    for (versioned, reason, word) in [
+        (Some(true), Some("VersionsKept"), "listings do not see"),
+        (Some(false), Some("NoVersions"), "no old versions"),
+        (None, None, ""),
+    ] {
+        tenant
+            .lab
+            .until(&format!("versioned to be told as {versioned:?}"), async || {
+                let status = api.get(name).await.expect("there").status.unwrap_or_default();
+                status.last_complete_listing.is_some() && status.versioned == versioned
+            })
+            .await;
+        let status = api.get(name).await.expect("there").status.expect("a status");
+        let told = conditions::get(&status.conditions, "Versioned");
+        assert_eq!(told.map(|told| told.reason.as_str()), reason);
+        assert_eq!(
+            told.map(|told| told.status == "True"),
+            versioned,
+            "{:?}",
+            status.conditions
+        );
+        assert!(told.is_none_or(|told| told.message.contains(word)), "{told:?}");
+        // What is said next.
+        server.with(|script| match versioned {
+            Some(true) => script.versions(None),
+            Some(false) | None => script.forbid_versions(),
+        });
+        let again = Timestamp::now().to_string();
+        let patch =
+            Patch::Merge(json!({ "metadata": { "annotations": { names::LIST_REQUESTED_AT: again } } }));
+        let asked = api.patch(name, &PatchParams::default(), &patch).await;
+        asked.expect("asked");
+    }
+    api.delete(name, &DeleteParams::default()).await.expect("deleted");
     tenant.end().await;
 }

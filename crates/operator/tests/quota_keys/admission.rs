@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::lab::{CONTROLLER_MANAGER, COUNT, Lab, SIZE, refusal};
 
-/// Case 5.
+/// Case real 5.
 #[tokio::test]
 async fn a_figure_that_was_never_published_blocks_no_pod() {
     let Some(lab) = Lab::new("lags").await else { return };
@@ -32,7 +32,7 @@ async fn a_figure_over_its_limit_blocks_no_pod_and_no_other_object() {
     lab.end().await;
 }
 
-/// Case 7, and why the spelling that a chart may flatten the keys to is unusable: the API server takes it for a
+/// Case real 7, and why the spelling that a chart may flatten the keys to is unusable: the API server takes it for a
 /// resource that Pods request.
 #[tokio::test]
 async fn the_spelling_with_requests_blocks_pods_and_loses_its_figure() {

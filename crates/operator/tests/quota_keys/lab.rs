@@ -26,6 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 static CONTROLLER_MANAGER_IS_MINE: Mutex<()> = Mutex::const_new(());
 
 /// A test's namespace.
+#[derive(Clone)]
 pub struct Lab {
     /// As an administrator.
     pub client: Client,

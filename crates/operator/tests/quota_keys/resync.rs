@@ -24,7 +24,7 @@ fn owners(quota: &ResourceQuota) -> Vec<String> {
         .collect()
 }
 
-/// Cases 1 and 2.
+/// Cases real 1 and 2.
 #[tokio::test]
 async fn a_fresh_quota_has_no_figure_and_a_published_one_survives_three_resyncs_and_stays_ours() {
     let Some(lab) = Lab::new("resync").await else {
@@ -48,7 +48,7 @@ async fn a_fresh_quota_has_no_figure_and_a_published_one_survives_three_resyncs_
     lab.end().await;
 }
 
-/// Cases 3 and 4.
+/// Cases real 3 and 4.
 #[tokio::test]
 async fn it_stands_beside_counted_pods_through_a_sync_and_through_an_admission() {
     let Some(lab) = Lab::new("pods").await else { return };
@@ -68,7 +68,7 @@ async fn it_stands_beside_counted_pods_through_a_sync_and_through_an_admission()
     lab.end().await;
 }
 
-/// Cases 8 and 9.
+/// Cases real 8 and 9.
 #[tokio::test]
 async fn a_key_that_leaves_the_limits_leaves_the_figures_and_returns_only_when_published() {
     let Some(lab) = Lab::new("key").await else { return };
@@ -104,7 +104,7 @@ async fn a_key_that_leaves_the_limits_leaves_the_figures_and_returns_only_when_p
     lab.end().await;
 }
 
-/// Case 10: why no record may live in a quota.
+/// Case real 10: why no record may live in a quota.
 #[tokio::test]
 async fn a_quota_made_anew_under_its_name_has_lost_the_figures() {
     let Some(lab) = Lab::new("anew").await else { return };
@@ -122,7 +122,7 @@ async fn a_quota_made_anew_under_its_name_has_lost_the_figures() {
     lab.end().await;
 }
 
-/// Case 12.
+/// Case real 12.
 #[tokio::test]
 async fn a_scoped_quota_is_stored_and_never_gets_a_figure_by_itself() {
     let Some(lab) = Lab::new("scoped").await else {
@@ -134,7 +134,7 @@ async fn a_scoped_quota_is_stored_and_never_gets_a_figure_by_itself() {
     lab.end().await;
 }
 
-/// Case 23.
+/// Case real 23.
 #[tokio::test]
 async fn a_restart_of_the_controller_manager_between_two_publications_loses_nothing() {
     let Some(lab) = Lab::new("restart").await else {
@@ -154,7 +154,7 @@ async fn a_restart_of_the_controller_manager_between_two_publications_loses_noth
     lab.end().await;
 }
 
-/// Case 25.
+/// Case real 25.
 #[tokio::test]
 async fn a_quota_with_our_keys_alone_is_not_written_again_and_again() {
     let Some(lab) = Lab::new("quiet").await else {
@@ -188,7 +188,7 @@ async fn a_quota_with_our_keys_alone_is_not_written_again_and_again() {
     lab.end().await;
 }
 
-/// Case 18, the part of Kubernetes: the limit that is in force at once stands in `spec.hard`.
+/// Case real 18, the part of Kubernetes: the limit that is in force at once stands in `spec.hard`.
 #[tokio::test]
 async fn without_a_controller_manager_a_raised_limit_shows_in_the_spec_alone() {
     let Some(lab) = Lab::new("raised").await else {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::lab::{COUNT, Lab, SIZE, refusal};
 
-/// Cases 14 and 15, and the largest figure there can be.
+/// Cases real 14 and 15, and the largest figure there can be.
 #[tokio::test]
 async fn only_whole_bytes_that_are_not_negative_and_below_about_eight_pebibytes() {
     let Some(lab) = Lab::new("values").await else {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lab::{COUNT, Lab, MANAGER, SIZE, refusal};
 
-/// Case 16, and a second writer that survives.
+/// Case real 16, and a second writer that survives.
 #[tokio::test]
 async fn a_stale_put_is_refused_and_an_apply_leaves_the_other_writers_keys() {
     let Some(lab) = Lab::new("writers").await else {
@@ -47,7 +47,7 @@ async fn a_stale_put_is_refused_and_an_apply_leaves_the_other_writers_keys() {
     lab.end().await;
 }
 
-/// Case 27, the part of Kubernetes: a hand in the status is a conflict, which force ends.
+/// Case real 27, the part of Kubernetes: a hand in the status is a conflict, which force ends.
 #[tokio::test]
 async fn an_edit_by_hand_is_a_conflict_and_force_wins() {
     let Some(lab) = Lab::new("edit").await else { return };
@@ -68,7 +68,7 @@ async fn an_edit_by_hand_is_a_conflict_and_force_wins() {
     lab.end().await;
 }
 
-/// Case 19.
+/// Case real 19.
 #[tokio::test]
 async fn the_breakdown_annotation_needs_no_right_but_that_on_the_status() {
     let Some(lab) = Lab::new("annotation").await else {
@@ -161,7 +161,7 @@ async fn conflicts(lab: &Lab, prefix: &str) -> usize {
     clients.fold(0, async |sum, one| sum + one).await
 }
 
-/// Case 17: a write a second, which is our pace at its fastest, costs ordinary creates nothing; a writer that does
+/// Case real 17: a write a second, which is our pace at its fastest, costs ordinary creates nothing; a writer that does
 /// not hold back does, and its number is printed.
 #[tokio::test]
 async fn fifty_clients_meet_no_conflict_while_a_figure_changes_every_second() {
@@ -195,7 +195,7 @@ async fn fifty_clients_meet_no_conflict_while_a_figure_changes_every_second() {
     lab.end().await;
 }
 
-/// Case 24, the part of Kubernetes: the answers are final ones.
+/// Case real 24, the part of Kubernetes: the answers are final ones.
 #[tokio::test]
 async fn in_a_namespace_that_goes_a_publication_ends_with_not_found() {
     let Some(lab) = Lab::new("goes").await else { return };

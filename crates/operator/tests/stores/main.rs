@@ -2,6 +2,8 @@
 //!
 //! The server is the stand-in of the demo, over a folder; archives are files in it.
 
+mod scripted;
+
 use holdfast_api::ledger::scope::{place, scope};
 use holdfast_api::ledger::{BackupStore, BackupStoreSpec};
 use holdfast_core::quota::capability::{CAREFUL, DeclaredBy, InForce};
@@ -12,6 +14,7 @@ use holdfast_operator::account::enumerate::bucket::{Bucket, Keys, Page, Pages};
 use holdfast_operator::account::enumerate::reason::{StoreReason, Trouble};
 use holdfast_operator::account::enumerate::walk::{Step, Walk};
 use jiff::Timestamp;
+use scripted::{PAGE, Scripted};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,12 +69,7 @@ impl Server {
     }
 
     fn store(&self) -> BackupStore {
-        let spec: BackupStoreSpec = serde_json::from_value(json!({
-            "bucket": BUCKET, "endpoint": self.endpoint, "credentials": { "name": "keys" },
-            "layout": { "path": "{namespace}/{artifact...}" },
-        }))
-        .expect("a spec");
-        BackupStore::new("shared", spec)
+        store_at(&self.endpoint)
     }
 
     fn bucket(&self) -> Bucket {
@@ -79,12 +77,25 @@ impl Server {
     }
 
     fn signed_in_with(&self, secret: &str) -> Bucket {
-        let keys = Keys {
-            id: "id".to_owned(),
-            secret: secret.to_owned(),
-        };
-        Bucket::open(&self.store().spec, keys, None).expect("a client")
+        signed_in_with(&self.store(), secret)
     }
+}
+
+fn store_at(endpoint: &str) -> BackupStore {
+    let spec: BackupStoreSpec = serde_json::from_value(json!({
+        "bucket": BUCKET, "endpoint": endpoint, "credentials": { "name": "keys" },
+        "layout": { "path": "{namespace}/{artifact...}" },
+    }))
+    .expect("a spec");
+    BackupStore::new("shared", spec)
+}
+
+fn signed_in_with(store: &BackupStore, secret: &str) -> Bucket {
+    let keys = Keys {
+        id: "id".to_owned(),
+        secret: secret.to_owned(),
+    };
+    Bucket::open(&store.spec, keys, None).expect("a client")
 }
 
 fn at(second: i64) -> Timestamp {
@@ -313,6 +324,89 @@ async fn a_bucket_that_is_not_there_is_an_error() {
 async fn a_server_that_does_not_tell_of_versions_is_not_taken_for_one_without() {
     let server = Server::start().await;
     assert_eq!(server.bucket().is_versioned().await, None);
+}
+
+#[tokio::test]
+async fn a_bucket_that_keeps_or_has_kept_versions_is_noticed_and_a_refusal_is_no_answer() {
+    let server = Scripted::start(0, |_| String::new()).await;
+    let bucket = signed_in_with(&store_at(&server.endpoint), "secret");
+    assert_eq!(bucket.is_versioned().await, Some(false));
+    for (status, versioned) in [
+        ("Enabled", Some(true)),
+        ("Suspended", Some(true)),
+        ("Dreaming", None),
+    ] {
+        server.with(|script| script.versions(Some(status)));
+        assert_eq!(bucket.is_versioned().await, versioned, "{status}");
+    }
+    server.with(|script| script.forbid_versions());
+    assert_eq!(bucket.is_versioned().await, None);
+    server.with(|script| script.versioning = (200, "<html>Welcome</html>".to_owned()));
+    assert_eq!(bucket.is_versioned().await, None);
+}
+
+/// Knows the largest page that was held.
+struct Counting<'a> {
+    bucket: &'a Bucket,
+    largest: AtomicUsize,
+}
+
+impl Pages for Counting<'_> {
+    async fn page(&self, prefix: &str, token: Option<String>) -> Result<Page, String> {
+        let page = self.bucket.page(prefix, token).await?;
+        self.largest.fetch_max(page.objects.len(), Ordering::Relaxed);
+        Ok(page)
+    }
+}
+
+/// What a listing holds is one page and its sums: those grow with records and namespaces, not with objects.
+#[tokio::test]
+async fn two_hundred_thousand_keys_are_listed_page_by_page_and_what_is_held_does_not_grow() {
+    const KEYS: usize = 200_000;
+    let key = |number: usize| format!("tenant-{}/control/nightly-{number:06}.db", number % 10);
+    let server = Scripted::start(KEYS, key).await;
+    let store = store_at(&server.endpoint);
+    let bucket = signed_in_with(&store, "secret");
+    let pages = Counting {
+        bucket: &bucket,
+        largest: AtomicUsize::new(0),
+    };
+    // Records all over the bucket: one in ten thousand keys.
+    let records = (0..KEYS).step_by(10_000);
+    let ledger = ledger(records.map(|number| record(&format!("r{number}"), &key(number))));
+    let mut walk = Walk::begin(&ledger, scope(&store).expect("a scope"), at(100));
+    // Everything that a walk holds is in what it is printed as.
+    let held = |walk: &Walk| format!("{walk:?}").len();
+    let (mut asked, mut first, mut peak) = (0, 0, 0);
+    loop {
+        let step = walk.step(&pages).await.expect("a page");
+        asked += 1;
+        let asked_for = server.with(|script| script.pages);
+        assert_eq!(
+            asked_for, asked,
+            "a page was asked for before the last one was folded"
+        );
+        peak = peak.max(held(&walk));
+        if asked == 1 {
+            first = peak;
+        }
+        if step == Step::End {
+            break;
+        }
+    }
+    assert_eq!(asked, KEYS / PAGE);
+    assert_eq!(pages.largest.into_inner(), PAGE);
+    let listed: usize = (0..KEYS).map(|number| key(number).len()).sum();
+    assert!(
+        peak < first + 4_096 && peak * 100 < listed,
+        "{first} characters after one page, {peak} at most, of {listed} of keys"
+    );
+    let complete = walk.finish(at(101));
+    assert_eq!((complete.all.objects, complete.all.bytes), (200_000, 600_000));
+    assert_eq!(complete.found.len(), 20);
+    assert_eq!(complete.unaccounted.len(), 10);
+    let unexplained: i64 = complete.unaccounted.values().map(|sum| sum.objects).sum();
+    assert_eq!(unexplained, 200_000 - 20);
 }
 
 /// Answers made up for what no good server does.

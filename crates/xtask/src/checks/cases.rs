@@ -20,7 +20,15 @@ const SCENARIOS: &[u32] = &[75, 76];
 /// Every case has a test named `case_NN_…` (several numbers may stand in one name).
 pub fn every_case_has_a_test(workspace: &Path) -> Result<()> {
     let mut named = BTreeSet::new();
-    let mut folders = vec![workspace.join("crates")];
+    each_source(&workspace.join("crates"), &mut |_, text| {
+        named.extend(numbers(text))
+    })?;
+    compare(&named)
+}
+
+/// Shows every Rust file below a folder.
+pub fn each_source(folder: &Path, each: &mut impl FnMut(&Path, &str)) -> Result<()> {
+    let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         let entries =
             fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))?;
@@ -31,11 +39,11 @@ pub fn every_case_has_a_test(workspace: &Path) -> Result<()> {
             } else if path.extension().is_some_and(|ext| ext == "rs") {
                 let text = fs::read_to_string(&path)
                     .with_context(|| format!("{} cannot be read", path.display()))?;
-                named.extend(numbers(&text));
+                each(&path, &text);
             }
         }
     }
-    compare(&named)
+    Ok(())
 }
 
 fn compare(named: &BTreeSet<u32>) -> Result<()> {

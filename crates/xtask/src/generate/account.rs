@@ -127,7 +127,9 @@ fn removed(reason: RemoveReason) -> &'static str {
         RemoveReason::DeadlinePassed => {
             "The driver's deadline, or a day for drivers without one, has passed."
         }
-        RemoveReason::NeverTakenUp => "No controller took the BackupJob up within a day.",
+        RemoveReason::NeverTakenUp => {
+            "No controller took the BackupJob up within a day. An event on it says so."
+        }
         RemoveReason::Replaced => {
             "The run succeeded without a Backup of its own; what it wrote has another record."
         }

@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 22] = [
+const CONDITIONS: [(&str, &str, &str); 23] = [
     (
         conditions::READY,
         "all kinds",
@@ -181,6 +181,11 @@ const CONDITIONS: [(&str, &str, &str); 22] = [
         conditions::SOURCE_PVC_AVAILABLE,
         "Snapshot",
         "The claim it backs up exists.",
+    ),
+    (
+        conditions::MOVER_PERMITTED,
+        "Snapshot, Restore",
+        "The namespace agreed to the privileged mover that is asked for. False (PrivilegedMoverNotPermitted): it did not, and the message has the command by which it does. Absent where none is asked for.",
     ),
     (
         conditions::RESTORE_REFERENT_AVAILABLE,

@@ -85,7 +85,7 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
     let asked = |what: &str, arguments: &[&str]| {
         let mut command = context.cargo();
         command
-            .args(["test", "--no-fail-fast", "--package=holdfast-operator"])
+            .args(["test", "--no-fail-fast"])
             .args(arguments)
             .env("HOLDFAST_E2E_CONTROL_PLANE", running.kubeconfig())
             .env("HOLDFAST_E2E_PROGRAM", &program);
@@ -97,9 +97,24 @@ fn on(context: &Context, minor: &str) -> Result<Outcome> {
         )
     };
     // The ground first, then what stands on it.
-    let account = ["--test=quota_keys", "--test=account", "--", "--show-output"];
+    let operator = "--package=holdfast-operator";
+    let account = [
+        operator,
+        "--test=quota_keys",
+        "--test=account",
+        "--",
+        "--show-output",
+    ];
     let mut outcome = asked("quota keys", &account)?;
-    let conformance = ["--test=wave", "--", "--show-output", "conformance"];
+    // Beside no operator: it makes records by hand.
+    let commands = [
+        "--package=kubectl-holdfast",
+        "--test=quota",
+        "--",
+        "--show-output",
+    ];
+    outcome.add(asked("quota commands", &commands)?);
+    let conformance = [operator, "--test=wave", "--", "--show-output", "conformance"];
     outcome.add(asked("scripted and real API server", &conformance)?);
     Ok(outcome)
 }

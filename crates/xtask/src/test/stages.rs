@@ -87,6 +87,10 @@ fn source(context: &Context) -> Result<Outcome> {
     );
     outcome.check("links", checks::links_lead_somewhere(&context.workspace));
     outcome.check("cases", checks::every_case_has_a_test(&context.workspace));
+    outcome.check(
+        "quota cases",
+        checks::every_quota_case_has_a_test(&context.workspace),
+    );
     Ok(outcome)
 }
 

@@ -150,7 +150,7 @@ fn admitted(decision: &Decision) -> bool {
     }
 }
 
-/// Webhook case 2: exactly one, whatever comes at once.
+/// Case webhook 2: exactly one, whatever comes at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_fifty_at_once_with_room_for_one_exactly_one_is_admitted() {
     for _ in 0..20 {
@@ -171,7 +171,7 @@ async fn of_fifty_at_once_with_room_for_one_exactly_one_is_admitted() {
     }
 }
 
-/// Webhook case 1.
+/// Case webhook 1.
 #[tokio::test]
 async fn a_dry_run_is_decided_and_leaves_no_trace() {
     let scene = scene("1", Server::default());
@@ -258,7 +258,7 @@ async fn a_reservation_outlives_a_watch_that_is_silent_and_ends_when_it_speaks_a
     ));
 }
 
-/// Webhook case 15: what something after the gate refused ends by itself.
+/// Case webhook 15: what something after the gate refused ends by itself.
 #[tokio::test(start_paused = true)]
 async fn a_reservation_whose_job_never_comes_ends_after_ninety_seconds_and_one_that_was_seen_goes_on() {
     let scene = scene("2", Server::default());
@@ -419,7 +419,7 @@ async fn post(gate: &Arc<Gate>, review: Value) -> (StatusCode, Value) {
     (status, value)
 }
 
-/// Webhook cases 11 and 13: the sentence of the API server's own quota, for administrators too.
+/// Cases webhook 11 and 13: the sentence of the API server's own quota, for administrators too.
 #[tokio::test]
 async fn a_refusal_reads_like_the_api_servers_own_and_is_told_to_the_plan_once_asked_for_real() {
     let mut scene = scene("0", Server::default());
@@ -454,7 +454,7 @@ async fn an_existing_name_is_told_with_the_code_that_clients_treat_as_done() {
     assert_eq!(answer["response"]["status"]["reason"], "AlreadyExists");
 }
 
-/// Webhook case 7.
+/// Case webhook 7.
 #[tokio::test]
 async fn a_change_of_the_application_is_decided_as_if_it_were_new_and_any_other_update_passes() {
     let scene = scene("0", Server::default());

@@ -13,7 +13,9 @@ use crate::runtime::{diff, write};
 use holdfast_api::ledger::{ArtifactStatus, convert};
 use holdfast_api::{Artifact, names};
 use holdfast_core::quota::{Change, Record, RemoveReason};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, PostParams, PropagationPolicy};
+use kube::runtime::events::EventType;
 
 /// Carries out what was decided, in this order.
 ///
@@ -25,7 +27,7 @@ pub async fn carry_out(account: &Account, steps: Vec<Step>) -> Result<(), Error>
             Change::Write(record) => write(account, record, &step).await?,
             Change::Remove { name, reason } => {
                 remove(account, name, step.version.as_ref()).await?;
-                went(account, &step, *reason);
+                went(account, &step, *reason).await;
                 None
             }
         };
@@ -42,23 +44,37 @@ pub async fn carry_out(account: &Account, steps: Vec<Step>) -> Result<(), Error>
 }
 
 /// What nobody took up is for a person to look at: its controller is not there, or does not know the strategy.
-fn went(account: &Account, step: &Step, reason: RemoveReason) {
+async fn went(account: &Account, step: &Step, reason: RemoveReason) {
     account.metrics.quota.removed(reason);
     let before = step.before.as_ref();
     let namespace = before.map(Record::namespace).unwrap_or_default();
-    let job = before
-        .and_then(|run| run.job.as_ref())
-        .map(|job| job.name.as_str());
-    if reason == RemoveReason::NeverTakenUp {
-        tracing::warn!(
-            namespace,
-            job,
-            reason = reason.as_str(),
-            "no controller took the BackupJob up within a day"
-        );
-    } else {
-        tracing::debug!(namespace, job, reason = reason.as_str(), "a record went");
+    let job = before.and_then(|run| run.job.as_ref());
+    let name = job.map(|job| job.name.as_str());
+    if reason != RemoveReason::NeverTakenUp {
+        tracing::debug!(namespace, job = name, reason = reason.as_str(), "a record went");
+        return;
     }
+    tracing::warn!(
+        namespace,
+        job = name,
+        reason = reason.as_str(),
+        "no controller took the BackupJob up within a day"
+    );
+    let Some(job) = job else { return };
+    let about = ObjectReference {
+        api_version: Some(format!("{}/{}", names::BACKUPS_GROUP, names::BACKUPS_VERSION)),
+        kind: Some("BackupJob".to_owned()),
+        name: Some(job.name.clone()),
+        namespace: Some(namespace.to_owned()),
+        uid: Some(job.uid.clone()),
+        ..ObjectReference::default()
+    };
+    let note = "no controller took this BackupJob up within a day: it is not counted as a run under way any more, \
+                and is again if one takes it up. Look whether the controller of its strategy runs, or delete it";
+    let _ = account
+        .events
+        .publish(&about, EventType::Warning, reason.as_str(), note, "Account")
+        .await;
 }
 
 fn api(account: &Account) -> Api<Artifact> {

@@ -268,3 +268,56 @@ fn a_run_is_over_when_every_object_of_it_is() {
     world.apply(Change::Gone(of_run("1", DriverPhase::Failed), NOW));
     assert_eq!(run(), driver::RunState::NotKnown);
 }
+
+/// Bytes that a Backup's view keeps for itself.
+fn kept(view: &BackupView) -> usize {
+    let notes: usize = view.notes.iter().map(|(_, value)| value.len()).sum();
+    let strings = view.uid.len() + view.name.len() + view.uri.as_ref().map_or(0, |uri| uri.len()) + notes;
+    size_of::<BackupView>() + size_of_val(&*view.notes) + strings
+}
+
+/// Case ledger 16, memory: of each Backup a few hundred bytes stay, however large the object is.
+#[test]
+fn of_ten_thousand_large_backups_in_one_namespace_little_is_kept_and_what_they_share_once() {
+    const COUNT: usize = 10_000;
+    let filler = "x".repeat(8 << 10);
+    let world = World::new();
+    world.apply(Change::Installed(kinds(&[Kind::Backup])));
+    world.apply(Change::ListBegins(Kind::Backup));
+    let mut shown = 0;
+    for n in 0..COUNT {
+        let object = json!({
+            "apiVersion": "backups.cozystack.io/v1alpha1", "kind": "Backup",
+            "metadata": {
+                "name": format!("nightly-{n}"), "namespace": "tenant-acme", "uid": format!("uid-{n:032}"),
+                "creationTimestamp": "2026-08-22T00:00:09Z", "annotations": { "note": filler },
+                "managedFields": [{ "manager": "m", "operation": "Update", "fieldsType": "FieldsV1",
+                    "fieldsV1": { "f:spec": { filler.as_str(): {} } } }],
+            },
+            "spec": {
+                "applicationRef": { "kind": "Etcd", "name": "control" },
+                "strategyRef": { "apiGroup": "strategy.backups.cozystack.io", "kind": "Etcd", "name": "s" },
+                "driverMetadata": { "etcd.aenix.io/log": filler },
+            },
+            "status": { "artifact": { "uri": format!("s3://b/tenant-acme/control/{n}.db"), "sizeBytes": 1 },
+                "underlyingResources": { "list": filler } },
+        })
+        .to_string();
+        shown += object.len();
+        let wire: WireBackup = serde_json::from_str(&object).unwrap();
+        world.apply(Change::Set(wire::backup(wire)));
+    }
+    let all = world.backups();
+    assert_eq!(all.len(), COUNT);
+    let kept: usize = all.iter().map(|view| kept(view)).sum();
+    assert!(
+        kept < COUNT * 400 && shown > COUNT * 32_000,
+        "{kept} bytes kept of {shown}"
+    );
+    let first = &all[0];
+    for view in &all {
+        assert!(Arc::ptr_eq(&view.namespace, &first.namespace));
+        assert!(Arc::ptr_eq(&view.application, &first.application));
+        assert!(Arc::ptr_eq(&view.strategy, &first.strategy));
+    }
+}

@@ -160,6 +160,7 @@ pub fn access(view: &RepositoryView) -> RepositoryAccess {
         bucket: view.s3().map(bucket),
         password_key: view.spec.encryption.password_secret_ref.key.clone(),
         unique_id: view.unique_id().map(str::to_owned),
+        user: None,
     }
 }
 

@@ -6,14 +6,14 @@ use super::observe::{Facts, Target};
 use super::{finish, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::create::{Created, create_job};
-use crate::jobs::outcome::{JobFact, Read};
+use crate::jobs::outcome::{JobFact, Read, refused_pod};
 use crate::runtime::queue::Next;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{JobView, RepositoryView};
-use holdfast_api::names;
 use holdfast_api::restore::{BoundClaim, ResolvedRestore, RestoreProgress, RestoreStatus, TargetStatus};
 use holdfast_api::snapshot::{JobStatus, Timing};
+use holdfast_api::{conditions, names};
 use holdfast_core::backoff;
 use holdfast_core::restore::{Reason, room_for};
 use holdfast_protocol::work::Operation;
@@ -38,6 +38,21 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
                 report::say(status, facts, reason, &message, now)
             })
             .await?;
+            let status = facts.view.status.as_ref();
+            let said = status.and_then(|s| conditions::get(&s.conditions, conditions::READY));
+            let new = said.is_none_or(|c| c.reason != reason.as_str());
+            if reason == Reason::PrivilegedMoverNotPermitted && new {
+                let word = reason.as_str();
+                report::event(
+                    ctx,
+                    facts,
+                    EventType::Warning,
+                    word,
+                    &message,
+                    "AnnotateNamespace",
+                )
+                .await;
+            }
             Ok(after(again))
         }
         Step::Fail(reason, message) => finish::end(ctx, facts, reason, &message, now).await,
@@ -234,7 +249,7 @@ async fn start(
     ctx.results
         .progress()
         .expect(&job::run(restore), &mover.namespace);
-    let built = mover.reading_job(target.as_deref())?;
+    let built = job::built(restore, &mover, target.as_deref())?;
     let (reason, message) = match create_job(ctx, &mover.namespace, built).await {
         Ok(Created::Yes(_)) => return Ok(Next::After(PACE)),
         Ok(Created::Exists) => (
@@ -278,6 +293,13 @@ async fn running(ctx: &Context, facts: &Facts, job: &JobFact, now: Timestamp) ->
             Some(format!("Job {} runs; {why}.", job.job.key()))
         }
         Read::Unreadable(_) | Read::Silent(_) | Read::Outcome { .. } => None,
+    };
+    let (reason, message) = match message {
+        None => (reason, None),
+        Some(message) => match refused_pod(&ctx.client, job).await? {
+            Some(refused) => (Reason::JobRefused, Some(refused)),
+            None => (reason, Some(message)),
+        },
     };
     report::write(ctx, facts, |status| {
         if let Some(told) = told {

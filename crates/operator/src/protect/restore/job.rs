@@ -2,12 +2,14 @@
 
 use super::decide::Written;
 use crate::context::Context;
-use crate::jobs::build::{Mover, Storage};
+use crate::jobs::build::{BuildError, Mover, Storage};
 use crate::jobs::outcome::{JobFact, Read};
+use crate::jobs::privileged::{self, Task};
 use crate::jobs::{job_name, short_hash};
 use crate::protect::repository;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{JobState, JobView, RepositoryView};
+use holdfast_api::mover::{MoverDefaults, MoverSpec};
 use holdfast_api::restore::{Resolution, ResolvedRestore, RestoreOptions};
 use holdfast_api::shared::Identity;
 use holdfast_api::{Restore, names};
@@ -17,6 +19,7 @@ use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use holdfast_protocol::restore::{Existing, Found, How, Refused, RestoreAnswer, RestoreItem};
 use holdfast_protocol::work::{Operation, ResultsEndpoint, Source, WorkDocument};
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
 
@@ -176,7 +179,7 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         },
         image: ctx.settings.mover_image.clone(),
         pull_policy: ctx.settings.mover_pull_policy.clone(),
-        settings: repository.mover_defaults(),
+        settings: settings(restore, repository),
         storage: Storage::of(repository),
         secret: password.name.clone(),
         secret_key: password.key.clone(),
@@ -185,6 +188,36 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         active_deadline_seconds: deadline,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
+    }
+}
+
+/// How the pods are: what the Restore says over what the repository says.
+fn settings(restore: &Restore, repository: &RepositoryView) -> MoverDefaults {
+    let defaults = repository.mover_defaults();
+    match &restore.spec.mover {
+        None => defaults,
+        Some(recipe) => recipe.over(&defaults),
+    }
+}
+
+/// Whether the mover that writes is to be a privileged one.
+#[must_use]
+pub fn is_privileged(restore: &Restore) -> bool {
+    restore
+        .spec
+        .mover
+        .as_ref()
+        .is_some_and(MoverSpec::asks_for_privileges)
+}
+
+/// The Job of a mover: one that writes is what the Restore asks for, one that looks up a snapshot is never privileged.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn built(restore: &Restore, mover: &Mover, target: Option<&str>) -> Result<Job, BuildError> {
+    match target {
+        Some(claim) if is_privileged(restore) => privileged::job(mover, Task::Set(claim)),
+        Some(_) | None => mover.reading_job(target),
     }
 }
 

@@ -6,10 +6,12 @@ use super::job;
 use super::source::{self, Source};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::{self, JobFact};
+use crate::jobs::privileged;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::Restore;
 use holdfast_api::restore::{ResolvedRestore, RestorePhase};
+use holdfast_core::restore::Reason;
 use jiff::Timestamp;
 use std::sync::Arc;
 
@@ -161,8 +163,7 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
         None => {
             let source = source::source(ctx, &facts.view, now).await?;
             if let (Source::Asks(asks), true) = (&source, needs_job) {
-                let found = access::repository(ctx, &namespace, asks.repository.as_ref()).await?;
-                facts.repository = Some(found);
+                facts.repository = Some(access(ctx, &facts.view, asks.repository.as_ref()).await?);
             }
             facts.source = Some(source);
         }
@@ -171,11 +172,26 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
                 .repository
                 .as_ref()
                 .and_then(|r| keys::resolve(r, &namespace));
-            facts.repository = Some(access::repository(ctx, &namespace, key.as_ref()).await?);
+            facts.repository = Some(access(ctx, &facts.view, key.as_ref()).await?);
         }
         Some(_) => {}
     }
     Ok(facts)
+}
+
+/// The repository, if the movers of this Restore can reach it, and may be as it asks.
+async fn access(
+    ctx: &Context,
+    restore: &Restore,
+    key: Option<&RepositoryKey>,
+) -> Result<Result<Arc<RepositoryView>, Why>, Error> {
+    let of = ObjectKey::of(restore);
+    let found = access::repository(ctx, &of.namespace, key).await?;
+    if found.is_ok() && job::is_privileged(restore) && !privileged::is_agreed(ctx, &of.namespace).await? {
+        let message = privileged::not_agreed(&format!("Restore {of}"), &of.namespace);
+        return Ok(Err((Reason::PrivilegedMoverNotPermitted, message)));
+    }
+    Ok(found)
 }
 
 async fn target(ctx: &Context, facts: &Facts) -> Result<Target, Error> {

@@ -1,7 +1,7 @@
 //! What a Restore says about itself.
 
 use super::observe::Facts;
-use super::source;
+use super::{job, source};
 use crate::context::{Context, Error};
 use crate::runtime::{diff, write};
 use crate::world::keys::ObjectKey;
@@ -73,6 +73,7 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::RepositoryNotReady
         | Reason::NamespaceNotAllowed
         | Reason::OtherCluster
+        | Reason::PrivilegedMoverNotPermitted
         | Reason::WaitingForClaim
         | Reason::WaitingForConsumer
         | Reason::WaitingForVolume
@@ -93,6 +94,15 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::RestoreFailed
         | Reason::PopulateHijacked => None,
     };
+    let permitted = conditions::MOVER_PERMITTED;
+    if reason == Reason::PrivilegedMoverNotPermitted {
+        conditions::set(list, permitted, false, reason.as_str(), message, generation, now);
+    } else if !job::is_privileged(&facts.view) {
+        conditions::clear(list, permitted);
+    } else if status.job.is_some() {
+        let agreed = "The namespace agreed to privileged movers.";
+        conditions::set(list, permitted, true, "Permitted", agreed, generation, now);
+    }
     if let Some(there) = referent {
         let (word, sentence) = if there {
             ("Available", "Everything the restore names is there.")

@@ -5,10 +5,10 @@ use super::observe::{Blocked, Facts, Possible};
 use super::result;
 use crate::context::{Context, Error};
 use crate::jobs::build::{Mover, Storage};
-use crate::jobs::create::{Created, create};
+use crate::jobs::create::{Created, create_job};
 use crate::jobs::job_name;
-use crate::jobs::outcome::JobFact;
-use crate::jobs::outcome::Read;
+use crate::jobs::outcome::{JobFact, Read, refused_pod};
+use crate::jobs::privileged::{self, Task};
 use crate::protect::policy;
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
@@ -25,6 +25,7 @@ use holdfast_protocol::work::{BackupItem, Operation, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Api;
+use kube::runtime::events::EventType;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -220,6 +221,10 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
                     now,
                 );
             }
+            Blocked::PrivilegedMoverNotPermitted(_) => {
+                let kind = conditions::MOVER_PERMITTED;
+                conditions::set(list, kind, false, reason, &message, generation, now);
+            }
             Blocked::InvalidSpec(_)
             | Blocked::NoPolicy
             | Blocked::PolicyNotFound(_)
@@ -233,6 +238,13 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
         }
     })
     .await?;
+    let conditions = view.status.as_ref().map(|s| s.conditions.as_slice());
+    let said = conditions::get(conditions.unwrap_or_default(), conditions::READY);
+    if matches!(why, Blocked::PrivilegedMoverNotPermitted(_)) && said.is_none_or(|c| c.reason != reason) {
+        let _ = ctx
+            .event_snapshot(view, EventType::Warning, reason, &message, "AnnotateNamespace")
+            .await;
+    }
     Ok(if why.is_polled() {
         Next::After(Duration::from_secs(10))
     } else {
@@ -282,6 +294,13 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
                 generation,
                 now,
             );
+            if run.privileged {
+                let agreed = "The namespace agreed to privileged movers.";
+                let kind = conditions::MOVER_PERMITTED;
+                conditions::set(list, kind, true, "Permitted", agreed, generation, now);
+            } else {
+                conditions::clear(list, conditions::MOVER_PERMITTED);
+            }
             kstatus(status, generation, (false, true, false), "Running", &message, now);
         })
         .await?;
@@ -350,7 +369,12 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             return Ok(Next::After(Duration::from_secs(10)));
         }
     }
-    let (reason, message) = match create(ctx, &mover).await {
+    let job = if run.privileged {
+        privileged::job(&mover, Task::Read)?
+    } else {
+        mover.job()?
+    };
+    let (reason, message) = match create_job(ctx, &mover.namespace, job).await {
         Ok(Created::Yes(_)) => return Ok(Next::Settled),
         Ok(Created::Exists) => (
             "JobNameTaken",
@@ -382,7 +406,7 @@ fn settings(run: &Possible) -> MoverDefaults {
     let defaults = run.repository.mover_defaults();
     match &run.policy.spec.mover {
         None => defaults,
-        Some(recipe) => recipe.own.over(&defaults),
+        Some(recipe) => recipe.over(&defaults),
     }
 }
 
@@ -417,8 +441,13 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         .map(|t| now.duration_since(t.0));
     // A container that does not start is worth a word, but not for the seconds that every start takes.
     if was_held_back || age.is_some_and(|a| a > SignedDuration::from_secs(20)) {
+        let refused = refused_pod(&ctx.client, job).await?;
+        let (reason, message) = match &refused {
+            Some(refused) => ("JobRefused", refused),
+            None => ("Running", &message),
+        };
         write_status(ctx, view, |status| {
-            kstatus(status, generation, (false, true, false), "Running", &message, now);
+            kstatus(status, generation, (false, true, false), reason, message, now);
         })
         .await?;
     }

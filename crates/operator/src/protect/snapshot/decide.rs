@@ -3,10 +3,12 @@
 use super::observe::{Blocked, Facts, Possible, Run};
 use crate::jobs::create::NOT_READ;
 use crate::jobs::outcome::JobFact;
+use crate::jobs::privileged;
 use crate::world::views::JobState;
 use holdfast_api::conditions;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::SnapshotPhase;
+use holdfast_core::restore::Reason;
 use jiff::{SignedDuration, Timestamp};
 
 /// The next step.
@@ -107,6 +109,7 @@ impl Blocked {
             Self::PolicyDeleting(_) => "PolicyDeleting",
             Self::RepositoryNotFound(_) => "RepositoryNotFound",
             Self::NamespaceNotAllowed(_) => "NamespaceNotAllowed",
+            Self::PrivilegedMoverNotPermitted(_) => Reason::PrivilegedMoverNotPermitted.as_str(),
             Self::RepositoryNotReady(_) => "RepositoryNotReady",
             Self::MissingCredentialsSecret(_) => "MissingCredentialsSecret",
             Self::SourcePvcMissing(_) => "SourcePvcMissing",
@@ -136,6 +139,9 @@ impl Blocked {
             Self::NamespaceNotAllowed(key) => format!(
                 "This namespace may not use {key}: a Repository serves its own namespace, a ClusterRepository those of spec.allowedNamespaces."
             ),
+            Self::PrivilegedMoverNotPermitted(policy) => {
+                privileged::not_agreed(&format!("SnapshotPolicy {policy}"), &policy.namespace)
+            }
             Self::RepositoryNotReady(key) => {
                 format!("{key} is not ready; its conditions say why. The run starts then.")
             }
@@ -153,9 +159,10 @@ impl Blocked {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match self {
-            Self::MissingCredentialsSecret(_) | Self::SourcePvcMissing(_) | Self::MissingForBackend(_) => {
-                true
-            }
+            Self::MissingCredentialsSecret(_)
+            | Self::SourcePvcMissing(_)
+            | Self::MissingForBackend(_)
+            | Self::PrivilegedMoverNotPermitted(_) => true,
             Self::InvalidSpec(_)
             | Self::NoPolicy
             | Self::PolicyNotFound(_)

@@ -4,9 +4,11 @@ use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
 use crate::jobs::outcome::{JobFact, job_fact};
+use crate::jobs::privileged;
 use crate::protect::schedule::child_name;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
+use holdfast_api::mover::MoverSpec;
 use holdfast_api::repository::RepositoryPhase;
 use holdfast_api::shared::Origin;
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
@@ -61,6 +63,8 @@ pub enum Blocked {
     RepositoryNotFound(String),
     /// The namespace may not use it.
     NamespaceNotAllowed(RepositoryKey),
+    /// The policy asks for a privileged mover, and the namespace did not agree.
+    PrivilegedMoverNotPermitted(ObjectKey),
     /// It is not ready.
     RepositoryNotReady(RepositoryKey),
     /// The password Secret is not where the mover runs.
@@ -82,6 +86,8 @@ pub struct Possible {
     pub repository: Arc<RepositoryView>,
     /// The source claim.
     pub claim: String,
+    /// The mover is a privileged one, to which the namespace agreed.
+    pub privileged: bool,
 }
 
 /// Gathers the facts.
@@ -214,6 +220,11 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
     if !allowed {
         return Ok(Run::Blocked(Blocked::NamespaceNotAllowed(repository.key.clone())));
     }
+    let recipe = policy.spec.mover.as_ref();
+    let privileged = recipe.is_some_and(MoverSpec::asks_for_privileges);
+    if privileged && !privileged::is_agreed(ctx, &key.namespace).await? {
+        return Ok(Run::Blocked(Blocked::PrivilegedMoverNotPermitted(policy_key)));
+    }
     if repository.status.phase != Some(RepositoryPhase::Ready) || repository.unique_id().is_none() {
         return Ok(Run::Blocked(Blocked::RepositoryNotReady(repository.key.clone())));
     }
@@ -246,6 +257,7 @@ async fn run(ctx: &Context, view: &SnapshotView) -> Result<Run, Error> {
         policy,
         repository,
         claim,
+        privileged,
     })))
 }
 

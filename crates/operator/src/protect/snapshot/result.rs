@@ -14,7 +14,7 @@ use holdfast_api::shared::Identity;
 use holdfast_api::snapshot::{RecordedSnapshot, RunFailure, SnapshotPhase, Stats, Timing};
 use holdfast_api::{conditions, names};
 use holdfast_core::retention::ended;
-use holdfast_protocol::outcome::{OperationResult, TakenSnapshot};
+use holdfast_protocol::outcome::{FailureClass, OperationResult, TakenSnapshot};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Api, Patch, PatchParams};
@@ -23,6 +23,9 @@ use serde_json::json;
 
 /// The mover's word for a backend that is away.
 const UNREACHABLE: &str = "BackendUnreachable";
+/// What can be done where the mover's user may not read everything.
+const READ_BY_ROOT: &str =
+    "(What only root may read: spec.mover.privilegedMode of the policy, where the namespace agrees to it.)";
 /// Seconds that a Job stays after its result was recorded.
 const KEEP_SECONDS: i32 = 3600;
 
@@ -177,7 +180,16 @@ fn judge(uid: &str, state: JobState, read: &Read) -> Result<TakenSnapshot, RunFa
             ) if taken.uid == uid => Ok(taken.clone()),
             (Some(failure), _) => Err(RunFailure {
                 class: format!("{:?}", failure.class),
-                message: failure.message.clone(),
+                message: match failure.class {
+                    FailureClass::SourceUnreadable => format!("{} {READ_BY_ROOT}", failure.message),
+                    FailureClass::InvalidPassword
+                    | FailureClass::RepositoryNotInitialized
+                    | FailureClass::RepositoryReplaced
+                    | FailureClass::BackendUnreachable
+                    | FailureClass::InvalidWork
+                    | FailureClass::OperationFailed
+                    | FailureClass::Unknown => failure.message.clone(),
+                },
             }),
             (None, _) => Err(RunFailure {
                 class: "UnexpectedResult".into(),
