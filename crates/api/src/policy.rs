@@ -237,6 +237,12 @@ pub struct SnapshotPolicyStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptionStatus {
+    /// Since when snapshots are being taken over: while it is there, retention prunes nothing of this policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<Timestamp>,
+    /// When something was last taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_adopted_at: Option<Timestamp>,
     /// The identity and the repository for which a scan was asked for, or was not needed: it is asked for once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_for: Option<String>,

@@ -19,6 +19,7 @@ const FOUND: Found<'static> = Found {
     remembered: Remembered::Nothing,
     pinned: false,
     let_go: false,
+    taken_since: false,
 };
 
 const ADOPTER: Adopter<'static> = Adopter {
@@ -48,6 +49,23 @@ fn one_of_its_own_source_is_adopted_with_what_the_policy_gives() {
     for tagged in [Tagged::Ours, Tagged::Nobody] {
         assert_eq!(adopt(&Found { tagged, ..FOUND }, &ADOPTER), adopted);
     }
+}
+
+#[test]
+fn what_another_program_took_while_the_policy_was_there_stays_that_programs() {
+    let since = |tagged| Found {
+        tagged,
+        taken_since: true,
+        ..FOUND
+    };
+    assert_eq!(
+        adopt(&since(Tagged::Nobody), &ADOPTER),
+        Adoption::Leave(Why::OfAnotherProgram)
+    );
+    assert!(matches!(
+        adopt(&since(Tagged::Ours), &ADOPTER),
+        Adoption::Adopt { .. }
+    ));
 }
 
 #[test]
@@ -265,6 +283,7 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
                                 remembered,
                                 pinned: false,
                                 let_go,
+                                taken_since: false,
                             };
                             let adopter = Adopter {
                                 identity: own,
@@ -284,6 +303,7 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
                             remembered,
                             pinned: false,
                             let_go: false,
+                            taken_since: false,
                         };
                         let adopter = Adopter {
                             identity: own,

@@ -1,7 +1,8 @@
 //! Which snapshot of a repository a policy may adopt, and what it becomes (`docs/design.md` 3.7).
 //!
 //! **Promises.** Never one of another cluster, one that an object records, or one that is another's by its identity.
-//! What was released without deleting keeps its word: retained or pinned before, it stays so, as does what
+//! What carries nobody's tag is adopted only if it was taken before the policy was made: what came later is of a program
+//! that is still at work. What was released without deleting keeps its word: retained or pinned before, it stays so, as does what
 //! the repository itself says is pinned; and a policy under which
 //! it was let go does not take it back. Where two policies claim one identity neither adopts. A fact that is unknown
 //! adopts nothing. The first rule that matches decides.
@@ -18,7 +19,7 @@ pub enum Tagged {
     Ours,
     /// Another one's.
     Another,
-    /// None: another tool took it, or a release without tags.
+    /// None: another tool took it, or a release without tags. That tool may still be at work and keep what it takes.
     Nobody,
 }
 
@@ -78,6 +79,8 @@ pub struct Found<'a> {
     /// Its object went while the policy that would adopt it was there: taking it back would undo what was done then, and
     /// have retention decide about data that was kept on purpose.
     pub let_go: bool,
+    /// It was taken since the policy that would adopt it was made, or nobody knows.
+    pub taken_since: bool,
 }
 
 /// The policy that would adopt it.
@@ -128,13 +131,15 @@ pub enum Why {
     Contested,
     /// It was let go under this very policy.
     LetGo,
+    /// Another program took it while the policy was there: it is that one's, and that one may still be at work.
+    OfAnotherProgram,
     /// Not everything is known: looked at again.
     Unknown,
 }
 
 impl Why {
     /// Every one, for tests and the docs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OtherCluster,
         Self::AlreadyRecorded,
         Self::CameBack,
@@ -142,6 +147,7 @@ impl Why {
         Self::OtherNamespace,
         Self::Contested,
         Self::LetGo,
+        Self::OfAnotherProgram,
         Self::Unknown,
     ];
 
@@ -156,6 +162,7 @@ impl Why {
             Self::OtherNamespace => "OtherNamespace",
             Self::Contested => "AdoptionContested",
             Self::LetGo => "LetGoUnderPolicy",
+            Self::OfAnotherProgram => "OfAnotherProgram",
             Self::Unknown => "AdoptionUnknown",
         }
     }
@@ -198,7 +205,13 @@ fn not_to_be_taken_back(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why>
     if adopter.contested {
         return Some(Why::Contested);
     }
-    found.let_go.then_some(Why::LetGo)
+    if found.let_go {
+        return Some(Why::LetGo);
+    }
+    match found.tagged {
+        Tagged::Nobody => found.taken_since.then_some(Why::OfAnotherProgram),
+        Tagged::Ours | Tagged::Another => None,
+    }
 }
 
 /// The stricter of what it was and of what the policy gives; pinned by anybody it stays pinned.

@@ -8,6 +8,7 @@ use holdfast_operator::protect::catalog::due::Request;
 use holdfast_operator::protect::policy;
 use holdfast_operator::world::keys::ObjectKey;
 use holdfast_operator::world::views::RepositoryView;
+use holdfast_operator::world::{Change, Observed};
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
 use jiff::{SignedDuration, Timestamp};
@@ -116,7 +117,7 @@ async fn four_thousand_rows_become_a_policys_and_come_to_rest_within_three_passe
     story.scanned(&all).await;
     assert_eq!(story.of_origin("discovered").len(), 4_898);
 
-    story.adopter(json!({ "retention": { "keepDaily": 14 }, "defaultDeletionPolicy": "Delete" }));
+    story.adopter(json!({ "defaultDeletionPolicy": "Delete" }));
     let mut writes = Vec::new();
     for _ in 0..3 {
         let before = story.written();
@@ -124,8 +125,8 @@ async fn four_thousand_rows_become_a_policys_and_come_to_rest_within_three_passe
         writes.push(story.written() - before);
     }
     println!("writes in three passes: {writes:?}");
-    // Object, status and row of each; then nothing any more.
-    assert_eq!(writes, [3 * 4_898, 0, 0]);
+    // Object, status and row of each, and the policy before and after it; then nothing any more.
+    assert_eq!(writes, [3 * 4_898 + 2, 0, 0]);
     let adopted = story.of_origin("adopted");
     assert_eq!(adopted.len(), 4_898);
     assert!(story.of_origin("discovered").is_empty());
@@ -148,7 +149,11 @@ async fn four_thousand_rows_become_a_policys_and_come_to_rest_within_three_passe
         "nothing warns on the happy path"
     );
 
-    // Retention would let nearly all of them go, and their data with them: a person is asked first.
+    // An edit would let nearly all of them go, and their data with them: a person is asked first.
+    story.server.edit(&policy_path(), |p| {
+        p["metadata"]["generation"] = json!(2);
+        p["spec"]["retention"] = json!({ "keepDaily": 14 });
+    });
     story.adopter_pass().await;
     story.adopter_pass().await;
     let policy = story.adopter_now();
@@ -166,10 +171,16 @@ async fn four_thousand_rows_become_a_policys_and_come_to_rest_within_three_passe
 }
 
 #[tokio::test]
-async fn where_the_data_would_stay_only_what_retention_keeps_is_adopted_and_nothing_goes_round() {
+async fn only_what_retention_keeps_is_adopted_and_nothing_goes_round() {
+    for says in ["Retain", "Delete"] {
+        only_what_is_kept(says).await;
+    }
+}
+
+async fn only_what_is_kept(says: &str) {
     let story = Story::new(10);
     let all = listing(4_898);
-    story.adopter(json!({ "retention": { "keepDaily": 14 }, "defaultDeletionPolicy": "Retain" }));
+    story.adopter(json!({ "retention": { "keepDaily": 14 }, "defaultDeletionPolicy": says }));
     let mut writes = Vec::new();
     for _ in 0..3 {
         let before = story.written();
@@ -352,4 +363,232 @@ async fn a_new_policy_asks_for_one_scan_where_something_is_left() {
     empty.adopter_pass().await;
     assert!(due(&empty).is_null());
     assert!(empty.told("AdoptionScanRequested").is_empty());
+}
+
+const PRUNED_BY: &str = "kopiur.home-operations.com/pruned-by";
+
+impl Story {
+    /// One of the policy's own that ended so many hours ago.
+    fn own(&self, name: &str, hours: i64) {
+        self.snapshot(name, json!({}));
+        let ended = Timestamp::now() - SignedDuration::from_hours(hours);
+        self.server.edit(&snapshot_path(name), |s| {
+            s["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+            s["status"]["timing"] = json!({ "endTime": ended.to_string() });
+            s["status"]["resolved"]["uniqueId"] = json!("id");
+        });
+    }
+
+    /// Twelve of the policy's own, taken before everything that is listed; retention has room for no more, and ran to its end.
+    fn full_policy(&self) {
+        self.adopter(json!({ "retention": { "keepLatest": 12 }, "defaultDeletionPolicy": "Delete" }));
+        self.server.edit(&policy_path(), |p| {
+            p["status"] = json!({ "retention": { "completedGeneration": 1 } });
+        });
+        for n in 0..12 {
+            self.own(&format!("own-{n}"), 24 * (n + 40));
+        }
+    }
+
+    fn stamps(&self) -> usize {
+        let all = self.server.under(SNAPSHOTS).into_iter();
+        all.filter(|(_, s)| !s["metadata"]["annotations"][PRUNED_BY].is_null())
+            .count()
+    }
+}
+
+/// What is taken over comes one by one, and each takes the place of one that retention kept so far. Were each judged when it
+/// comes, twelve would go without a question although the threshold is ten.
+#[tokio::test]
+async fn retention_that_runs_after_every_write_of_an_adoption_judges_all_of_it_at_once() {
+    let all = listing(12);
+    for cut in 0..=26 {
+        let story = Story::new(10);
+        story.full_policy();
+        let mut seen = 0;
+        story.server.on_write(move |write, _| {
+            let counts = write.path.starts_with(SNAPSHOTS) || write.path.contains("/snapshotpolicies/");
+            let refuse = counts && seen >= cut;
+            seen += usize::from(counts);
+            refuse.then_some(StatusCode::INTERNAL_SERVER_ERROR)
+        });
+        story.scanned(&all).await;
+        story.server.on_write(|_, _| None);
+        for _ in 0..3 {
+            story.adopter_pass().await;
+        }
+        assert_eq!(story.stamps(), 0, "after {cut} writes");
+        for _ in 0..2 {
+            story.scanned(&all).await;
+            story.adopter_pass().await;
+        }
+        assert_eq!(story.stamps(), 0, "{cut}: when all of them are there");
+        assert_eq!(story.of_origin("adopted").len(), 12, "{cut}");
+        let policy = story.adopter_now();
+        assert!(policy["status"]["adoption"]["underWay"].is_null(), "{cut}");
+        let (status, _, message) = story.condition(&policy, "MassPruneHeld");
+        assert_eq!(status, "True", "{cut}");
+        assert!(message.contains("12 Snapshots"), "{cut}: {message}");
+        if cut < 26 {
+            continue;
+        }
+        // What lies in a file for the generation does not let them go; what the condition shows does.
+        let key = "kopiur.home-operations.com/allow-mass-prune";
+        let allow = |value: String| {
+            story.server.edit(&policy_path(), |p| {
+                p["metadata"]["annotations"][key] = json!(value);
+            });
+        };
+        allow("1".to_owned());
+        story.adopter_pass().await;
+        assert_eq!(story.stamps(), 0);
+        let value = message.split(&format!("{key}=\"")).nth(1).unwrap();
+        allow(value.split('"').next().unwrap().to_owned());
+        story.adopter_pass().await;
+        assert_eq!(story.stamps(), 12);
+    }
+}
+
+#[tokio::test]
+async fn retention_that_was_judged_before_an_adoption_began_stops_when_it_begins() {
+    let story = Story::new(10);
+    story.adopter(json!({ "retention": { "keepLatest": 1 } }));
+    story.own("own-0", 24 * 50);
+    story.own("own-1", 24 * 40);
+    // The API server knows, the world does not yet.
+    let seen = story.ctx.world.policy(&ObjectKey::new("backup", "p")).unwrap();
+    story.server.edit(&policy_path(), |p| {
+        p["status"] = json!({ "adoption": { "underWay": Timestamp::now().to_string() } });
+    });
+    let stale = Change::Set(Observed::Policy(Box::new(seen.as_ref().clone())));
+    story.ctx.world.apply(stale, Timestamp::now());
+    let _ = policy::pass(&story.ctx, &ObjectKey::new("backup", "p")).await;
+    assert_eq!(story.stamps(), 0);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_edited_while_it_takes_over_takes_nothing_more() {
+    for change in [
+        (|p: &mut Value| p["metadata"]["generation"] = json!(2)) as fn(&mut Value),
+        |p| p["metadata"]["uid"] = json!("another"),
+        |p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+    ] {
+        let story = Story::new(10);
+        story.adopter(json!({}));
+        let all = listing(40);
+        let world = std::sync::Arc::clone(&story.ctx.world);
+        let mut made = 0;
+        story.server.on_write(move |write, objects| {
+            made += usize::from(write.method == Method::POST && write.path.starts_with(SNAPSHOTS));
+            if made == 10 {
+                let mut policy = objects.by_path[&policy_path()].clone();
+                change(&mut policy);
+                let policy = serde_json::from_value(policy).unwrap();
+                let edited = Change::Set(Observed::Policy(Box::new(policy)));
+                world.apply(edited, Timestamp::now());
+            }
+            None
+        });
+        story.scanned(&all).await;
+        let adopted = story.of_origin("adopted").len();
+        assert!((10..40).contains(&adopted), "{adopted}");
+        let repository = story.server.get(&repository_path()).unwrap();
+        assert!(
+            repository["status"]["catalog"]["scanDue"].is_object(),
+            "the rest is judged by the next scan"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_policy_whose_status_is_refused_leaves_the_scan_to_the_others() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.server.on_write(|write, _| {
+        write
+            .path
+            .ends_with("/snapshotpolicies/p/status")
+            .then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    let mut all = listing(3);
+    all[0].source.username = "q".into();
+    story.scanned(&all).await;
+    assert!(
+        story.of_origin("adopted").is_empty(),
+        "its retention could not be told to wait"
+    );
+    assert_eq!(story.of_origin("discovered").len(), 1);
+    let repository = story.server.get(&repository_path()).unwrap();
+    let catalog = &repository["status"]["catalog"];
+    assert!(catalog["lastRefreshAt"].is_string() && catalog["lastError"].is_string());
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_told_what_was_left_leaves_the_scan_to_the_others() {
+    let story = Story::new(10);
+    // Nothing is adopted, so that its status is written only to tell it.
+    story.adopter(json!({ "retention": { "keepLatest": 1 } }));
+    story.own("own", 2);
+    story.server.on_write(|write, _| {
+        write
+            .path
+            .ends_with("/snapshotpolicies/p/status")
+            .then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    story.scanned(&listing(3)).await;
+    assert_eq!(story.of_origin("discovered").len(), 3);
+    let repository = story.server.get(&repository_path()).unwrap();
+    let catalog = &repository["status"]["catalog"];
+    assert!(catalog["lastRefreshAt"].is_string() && catalog["lastError"].is_string());
+}
+
+#[tokio::test]
+async fn retention_does_not_wait_for_a_repository_that_takes_no_request_for_a_scan() {
+    let story = Story::new(10);
+    story.scanned(&listing(2)).await;
+    story.adopter(json!({ "retention": { "keepLatest": 1 } }));
+    story.own("own-0", 24 * 50);
+    story.own("own-1", 24 * 40);
+    story.server.on_write(|write, _| {
+        write
+            .path
+            .contains("/repositories/")
+            .then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    story.adopter_pass().await;
+    assert_eq!(story.stamps(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_by_another_object_is_said() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    let all = listing(1);
+    story.scanned(&all).await;
+    let (path, _) = story.server.under(SNAPSHOTS).remove(0);
+    // Somebody makes another one of it.
+    story.server.edit(&path, |s| {
+        s["metadata"]["labels"] = json!({});
+        s.as_object_mut().unwrap().remove("status");
+    });
+    story.scanned(&all).await;
+    let repository = story.server.get(&repository_path()).unwrap();
+    let said = repository["status"]["catalog"]["lastError"].to_string();
+    let name = path.rsplit('/').next().unwrap();
+    assert!(said.contains(name) && said.contains("Remove it"), "{said}");
+    let policy = story.adopter_now();
+    assert!(
+        policy["status"]["adoption"]["underWay"].is_string(),
+        "retention waits"
+    );
+    story.server.edit(&policy_path(), |p| {
+        let since = Timestamp::now() - SignedDuration::from_hours(1);
+        p["status"]["adoption"]["underWay"] = json!(since.to_string());
+    });
+    story.scanned(&all).await;
+    let policy = story.adopter_now();
+    assert!(
+        policy["status"]["adoption"]["underWay"].is_null(),
+        "but not for ever"
+    );
 }

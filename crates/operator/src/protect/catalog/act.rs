@@ -6,8 +6,9 @@
 use super::due::{self, Request, Settled};
 use super::each::{Did, complete, create, remove, take_over};
 use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, tell};
+use super::{adopt, tell, under_way};
 use crate::context::{Context, Error};
+use crate::protect::policy;
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
 use crate::protect::wave::{again, let_go, memory};
@@ -20,11 +21,11 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, conditions};
+use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, conditions};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Rows written at once.
@@ -61,7 +62,7 @@ pub async fn arrived(
     let seen = again::compare(&again::named(view), &memories, &over, &listed, &recorded, began);
     again::found(ctx, view, &seen, ctx.clock.now()).await?;
     let now = ctx.clock.now();
-    let claimants = adopt::claimants(&ctx.world, view, now);
+    let claimants = adopt::claimants(&ctx.world, view);
     let claimants: Vec<_> = claimants
         .into_iter()
         .filter(|claimant| may_use(ctx, view, claimant.policy.metadata.namespace.as_deref()))
@@ -87,9 +88,13 @@ pub async fn arrived(
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
-    let done = carry_out(ctx, view, &plan).await?;
-    tell::tell(ctx, &plan.told, &done.adopted).await?;
-    forget(ctx, view, &let_go, listing, &snapshots).await?;
+    let mut done = carry_out(ctx, view, &plan).await?;
+    // What one policy or one map refuses does not make the listing void for everybody.
+    let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
+    for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
+        done.take(told)?;
+    }
+    done.take(forget(ctx, view, &let_go, listing, &snapshots).await)?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -103,7 +108,7 @@ pub async fn arrived(
         not_shown: plan.not_shown,
         unplaced: plan.unplaced,
         trouble: done.trouble(),
-        again: plan.uncertain > 0 || done.exists > 0,
+        again: plan.uncertain > 0 || done.later > 0,
     };
     let total = listing
         .iter()
@@ -217,8 +222,9 @@ async fn forget(
 #[derive(Debug, Default)]
 struct Done {
     made: usize,
-    adopted: BTreeMap<ObjectKey, usize>,
-    exists: usize,
+    /// The Snapshots that each policy was given.
+    adopted: BTreeMap<ObjectKey, Vec<ObjectKey>>,
+    later: usize,
     not_removed: usize,
     failures: usize,
     left: usize,
@@ -226,6 +232,19 @@ struct Done {
 }
 
 impl Done {
+    /// Counts what failed; only who leads no more ends the scan.
+    fn take(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Error::NotLeader) => Err(Error::NotLeader),
+            Err(error) => {
+                self.failures += 1;
+                self.first.get_or_insert_with(|| error.to_string());
+                Ok(())
+            }
+        }
+    }
+
     fn trouble(&self) -> Option<String> {
         let first = self.first.as_ref()?;
         Some(format!(
@@ -236,11 +255,16 @@ impl Done {
 }
 
 async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
+    let mut done = Done {
+        not_removed: plan.remove.len(),
+        ..Done::default()
+    };
+    let taking = begin(ctx, plan, &mut done).await?;
     let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
     for row in &plan.remove {
         work.push(Box::pin(remove(ctx, row)));
     }
-    for one in &plan.adopt {
+    for one in plan.adopt.iter().filter(|one| taking.contains(&one.policy())) {
         work.push(Box::pin(take_over(ctx, view, one)));
     }
     for (row, listed) in &plan.complete {
@@ -250,10 +274,6 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         work.push(Box::pin(create(ctx, view, key, listed)));
     }
     let of = work.len();
-    let mut done = Done {
-        not_removed: plan.remove.len(),
-        ..Done::default()
-    };
     let mut ended = 0;
     let mut running = stream::iter(work).buffer_unordered(AT_ONCE);
     while let Some(one) = running.next().await {
@@ -261,13 +281,9 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         match one {
             Ok(Did::Made) => done.made += 1,
             Ok(Did::Removed) => done.not_removed -= 1,
-            Ok(Did::Adopted(policy)) => *done.adopted.entry(policy).or_default() += 1,
-            Ok(Did::Exists) => done.exists += 1,
-            Err(Error::NotLeader) => return Err(Error::NotLeader),
-            Err(error) => {
-                done.failures += 1;
-                done.first.get_or_insert_with(|| error.to_string());
-            }
+            Ok(Did::Adopted { by, made }) => done.adopted.entry(by).or_default().push(made),
+            Ok(Did::Later) => done.later += 1,
+            Err(error) => done.take(Err(error))?,
         }
         if done.failures >= MOST_FAILURES {
             break;
@@ -284,7 +300,55 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         }
     }
     done.left = of - ended;
+    drop(running);
+    end(ctx, view, plan, taking, &mut done).await?;
     Ok(done)
+}
+
+/// Has the retention of those wait that take something over; answers who may.
+async fn begin(ctx: &Context, plan: &Plan<'_>, done: &mut Done) -> Result<BTreeSet<ObjectKey>, Error> {
+    let of: BTreeMap<ObjectKey, &Arc<SnapshotPolicy>> = plan
+        .adopt
+        .iter()
+        .map(|one| (one.policy(), &one.taken.policy))
+        .collect();
+    let mut taking = BTreeSet::new();
+    for (key, policy) in of {
+        match under_way::begin(ctx, policy).await {
+            Ok(true) => {
+                taking.insert(key);
+            }
+            // Edited or gone since it was judged.
+            Ok(false) => done.later += 1,
+            Err(error) => done.take(Err(error))?,
+        }
+    }
+    Ok(taking)
+}
+
+/// Has the retention of those go on, and of whom a process that went left waiting.
+async fn end(
+    ctx: &Context,
+    view: &RepositoryView,
+    plan: &Plan<'_>,
+    taking: BTreeSet<ObjectKey>,
+    done: &mut Done,
+) -> Result<(), Error> {
+    let left = ctx.world.policies_of(&view.key).into_iter();
+    let left = left.filter(|one| policy::is_adopting(one));
+    let all = left.map(|one| ObjectKey::of(one.as_ref())).chain(taking);
+    for key in all.collect::<BTreeSet<_>>() {
+        let made = done.adopted.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let planned = plan.adopt.iter().filter(|one| one.policy() == key).count();
+        // Some of it alone would be judged without the rest; but nothing that is refused has it wait for ever.
+        let complete = made.len() == planned || under_way::is_too_long(ctx, &key);
+        if complete && under_way::seen(ctx, made).await {
+            done.take(under_way::end(ctx, &key).await)?;
+        } else {
+            done.later += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a repository's status as it is now, because the breaker writes to it while rows are made.

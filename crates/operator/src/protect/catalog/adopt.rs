@@ -1,8 +1,8 @@
 //! Which policy takes over what belongs to no object: pure.
 //!
 //! **Promises.** The rule is `holdfast_core::retention::adopt`, asked for each snapshot and the policy that backs up
-//! exactly what it is of. Where retention would let one go at once and its data would stay, it is left alone: it would
-//! be found and adopted again, for ever.
+//! exactly what it is of. What retention would let go at once is left alone, whatever its deletion policy: taking over
+//! makes nothing a candidate for deletion, and what would stay in the repository is not found and adopted for ever.
 //!
 //! **Assumes.** What is asked about belongs to no object but a row, and no delete Job may have deleted it meanwhile.
 
@@ -11,14 +11,14 @@ use crate::protect::policy;
 use crate::protect::wave::let_go::LetGo;
 use crate::world::World;
 use crate::world::keys::{ObjectKey, RepositoryKey};
-use crate::world::views::RepositoryView;
+use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::SnapshotPolicy;
 use holdfast_api::shared::{AdoptionMode, DeletionPolicy};
 use holdfast_core::deletion::Policy;
 use holdfast_core::retention::adopt::{
     Adopter, Adoption, Found, Identity, Recorded, Remembered, Tagged, Why, adopt,
 };
-use holdfast_core::retention::{Completed, retain};
+use holdfast_core::retention::retain;
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
 use jiff::Timestamp;
@@ -41,8 +41,8 @@ pub struct Claimant {
     pub policy: Arc<SnapshotPolicy>,
     /// What it backs up.
     pub source: Source,
-    /// Its Snapshots that count for retention.
-    pub has: Vec<Completed>,
+    /// Its Snapshots.
+    pub has: Vec<Arc<SnapshotView>>,
 }
 
 impl Claimant {
@@ -57,7 +57,7 @@ impl Claimant {
 
 /// The policies of a repository object that adopt from it.
 #[must_use]
-pub fn claimants(world: &World, repository: &RepositoryView, now: Timestamp) -> Vec<Claimant> {
+pub fn claimants(world: &World, repository: &RepositoryView) -> Vec<Claimant> {
     let policies = world.policies_of(&repository.key).into_iter();
     let those = policies.filter(|policy| {
         policy.metadata.deletion_timestamp.is_none()
@@ -67,10 +67,9 @@ pub fn claimants(world: &World, repository: &RepositoryView, now: Timestamp) -> 
     those
         .filter_map(|policy| {
             let source = policy::source(&policy)?;
-            let snapshots = world.snapshots_of_policy(&ObjectKey::of(policy.as_ref()));
             Some(Claimant {
                 source,
-                has: policy::counted(&snapshots, now),
+                has: world.snapshots_of_policy(&ObjectKey::of(policy.as_ref())),
                 policy,
             })
         })
@@ -154,6 +153,7 @@ pub fn decide<'a>(facts: &Facts<'_>, free: &[&'a ListedSnapshot]) -> (Vec<Taken<
                     | Why::OtherIdentity
                     | Why::OtherNamespace
                     | Why::LetGo
+                    | Why::OfAnotherProgram
                     | Why::Unknown,
                 ) => {}
             }
@@ -187,6 +187,7 @@ fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contes
         identity: identity(&listed.source),
         remembered,
         pinned: listed.pinned,
+        taken_since: taken_since(claimant, listed),
         let_go: was_let_go(
             claimant,
             listed,
@@ -213,18 +214,23 @@ fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contes
 /// Whether its object went while this policy was there: it is remembered, or it was taken for an object here since the
 /// policy was made, and that object is gone without a memory.
 fn was_let_go(claimant: &Claimant, listed: &ListedSnapshot, tagged: Tagged, under: Option<&str>) -> bool {
-    let since = claimant.policy.metadata.creation_timestamp.as_ref();
     let taken_under_it = match tagged {
-        Tagged::Ours => since.is_none_or(|since| listed.start_time >= since.0),
+        Tagged::Ours => taken_since(claimant, listed),
         Tagged::Another | Tagged::Nobody => false,
     };
     taken_under_it || (under.is_some() && under == claimant.uid())
 }
 
-/// Ids of those that retention would let go at once while their data stays.
+/// Whether it was taken since the policy was made, as far as is known.
+fn taken_since(claimant: &Claimant, listed: &ListedSnapshot) -> bool {
+    let made = claimant.policy.metadata.creation_timestamp.as_ref();
+    made.is_none_or(|made| listed.start_time >= made.0)
+}
+
+/// Ids of those that retention would let go at once.
 fn gone_at_once(facts: &Facts<'_>, claimant: &Claimant, those: &[Taken<'_>]) -> BTreeSet<String> {
     let keep = claimant.policy.spec.retention.as_ref().map(policy::keep);
-    let mut all = claimant.has.clone();
+    let mut all = policy::counted(&claimant.has, facts.now);
     for one in those {
         all.extend(policy::completed(
             &adopted::view(facts.repository, one),
@@ -232,14 +238,7 @@ fn gone_at_once(facts: &Facts<'_>, claimant: &Claimant, those: &[Taken<'_>]) -> 
         ));
     }
     let pruned: BTreeSet<String> = retain(&all, keep.as_ref()).prune.into_iter().collect();
-    let stays = |one: &&Taken<'_>| match one.gives {
-        DeletionPolicy::Delete => false,
-        DeletionPolicy::Retain | DeletionPolicy::Orphan | DeletionPolicy::Unknown => true,
-    };
-    let ids = those
-        .iter()
-        .filter(stays)
-        .map(|one| one.listed.snapshot_id.clone());
+    let ids = those.iter().map(|one| one.listed.snapshot_id.clone());
     ids.filter(|id| pruned.contains(&adopted::uid(id))).collect()
 }
 

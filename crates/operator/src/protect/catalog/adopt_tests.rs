@@ -271,6 +271,71 @@ fn what_was_let_go_under_a_policy_is_not_taken_back_by_it() {
 }
 
 #[test]
+fn what_a_program_that_is_still_at_work_takes_is_never_adopted() {
+    let foreign = |id: &str, days| ListedSnapshot {
+        cluster: None,
+        snapshot_uid: None,
+        ..listed(id, days)
+    };
+    let listing = [foreign("before", 2), foreign("at-once", 1), foreign("since", 0)];
+    assert_eq!(adopts(&listing, vec![claimant(|_| {})]), ["before"]);
+    let of_unknown_age = claimant(|p| p["metadata"]["creationTimestamp"] = Value::Null);
+    assert!(adopts(&listing, vec![of_unknown_age]).is_empty());
+}
+
+#[test]
+fn what_an_object_records_under_another_id_is_not_taken_twice() {
+    let object = |change: fn(&mut Value)| {
+        let mut value = json!({
+            "metadata": {
+                "name": "own", "namespace": "a", "uid": "own",
+                "labels": { "kopiur.home-operations.com/origin": "adopted" },
+            },
+            "spec": { "policyRef": { "name": "p" } },
+            "status": {
+                "phase": "Succeeded", "origin": "adopted",
+                "snapshot": {
+                    "kopiaSnapshotID": "before-it-was-pinned",
+                    "identity": { "username": "p", "hostname": "a", "sourcePath": "/pvc/data" },
+                },
+                "timing": { "startTime": at(BEGAN - 3 * DAY).to_string() },
+                "resolved": { "repository": { "name": "vault", "namespace": "a" }, "uniqueId": "unique" },
+            },
+        });
+        change(&mut value);
+        snapshot_of(value)
+    };
+    let listing = [listed("renamed", 3)];
+    for (change, taken) in [
+        ((|_| {}) as fn(&mut Value), false),
+        (
+            |v| v["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+            false,
+        ),
+        // Of another repository, of another source, of another moment.
+        (|v| v["status"]["resolved"]["uniqueId"] = json!("other"), true),
+        (
+            |v| v["status"]["snapshot"]["identity"]["sourcePath"] = json!("/pvc/x"),
+            true,
+        ),
+        (
+            |v| v["status"]["timing"]["startTime"] = json!(at(BEGAN - 4 * DAY).to_string()),
+            true,
+        ),
+    ] {
+        let given = Given {
+            claimants: vec![claimant(|_| {})],
+            snapshots: vec![object(change)],
+            ..Given::default()
+        };
+        let repository = repository();
+        let plan = planned(&listing, &given, &repository);
+        assert_eq!(!plan.adopt.is_empty(), taken);
+        assert!(plan.create.is_empty(), "no row either");
+    }
+}
+
+#[test]
 fn what_was_retained_or_pinned_stays_so() {
     let listing = [listed("x", 3)];
     for (policy, pinned, given_policy, becomes) in [
@@ -374,7 +439,7 @@ fn what_two_policies_claim_is_adopted_by_neither_and_both_are_told_of_the_other(
 }
 
 #[test]
-fn what_retention_would_let_go_at_once_is_left_alone_where_its_data_would_stay() {
+fn what_retention_would_let_go_at_once_is_left_alone_whatever_becomes_of_its_data() {
     let listing: Vec<ListedSnapshot> = (2..12).map(|n| listed(&format!("s{n}"), n)).collect();
     let keeps = |policy: &str| {
         let policy = policy.to_owned();
@@ -383,7 +448,7 @@ fn what_retention_would_let_go_at_once_is_left_alone_where_its_data_would_stay()
             p["spec"]["defaultDeletionPolicy"] = json!(policy);
         })
     };
-    for policy in ["Retain", "Orphan"] {
+    for policy in ["Retain", "Orphan", "Delete"] {
         let given = Given {
             claimants: vec![keeps(policy)],
             ..Given::default()
@@ -395,31 +460,29 @@ fn what_retention_would_let_go_at_once_is_left_alone_where_its_data_would_stay()
         assert_eq!(plan.create.len(), 7);
         // What retention does with the policy's own is what decides: three newer ones leave no place.
         let mut claimant = keeps(policy);
-        claimant.has = policy::counted(&settled(&repository, &plan), at(BEGAN))
-            .into_iter()
-            .map(|mut one| {
-                one.ended_at = at(BEGAN);
-                one.id = format!("newer-{}", one.id);
-                one
-            })
-            .collect();
+        let newer = settled(&repository, &plan).into_iter().map(|one| {
+            let mut value = serde_json::to_value(one.as_ref()).unwrap();
+            let id = format!("newer-{}", one.snapshot_id().unwrap());
+            value["status"]["snapshot"]["kopiaSnapshotID"] = json!(id);
+            value["status"]["timing"]["endTime"] = json!(at(BEGAN).to_string());
+            snapshot_of(value)
+        });
+        claimant.has = newer.collect();
         let given = Given {
             claimants: vec![claimant],
             ..Given::default()
         };
         assert!(ids(&planned(&listing, &given, &repository)).is_empty());
     }
-    // Under Delete retention decides about them as about its own, and as many as the threshold wait for a person.
-    assert_eq!(adopts(&listing, vec![keeps("Delete")]).len(), 10);
-    // What was retained before stays and is judged by what it is.
+    // What a guard kept although it said Delete comes back as nothing that a prune takes at once.
     let given = Given {
         claimants: vec![keeps("Delete")],
-        let_go: remembered("s9", json!({ "policy": "Retain", "of": "x" })),
+        let_go: remembered("s9", json!({ "policy": "Delete", "of": "x" })),
         ..Given::default()
     };
     let repository = repository();
     let plan = planned(&listing, &given, &repository);
-    assert_eq!((plan.adopt.len(), plan.told[0].skipped), (9, 1));
+    assert_eq!((plan.adopt.len(), plan.told[0].skipped), (3, 7));
 }
 
 #[test]

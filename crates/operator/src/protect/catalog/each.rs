@@ -3,13 +3,15 @@
 //! **Promises.** CREATE only; a status follows at once, against the version that was made. What was made a moment ago and
 //! is not seen yet is left to the next scan.
 
+use super::adopt::Taken;
 use super::plan::Adopting;
-use super::{adopted, row};
+use super::{adopted, row, under_way};
 use crate::context::{Context, Error};
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
-use holdfast_api::{Snapshot, names};
+use holdfast_api::shared::Origin;
+use holdfast_api::{Snapshot, SnapshotPolicy, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use kube::api::{Api, PostParams, PropagationPolicy};
 use std::sync::Arc;
@@ -20,10 +22,15 @@ pub enum Did {
     Made,
     /// A row is gone.
     Removed,
-    /// This policy has it.
-    Adopted(ObjectKey),
-    /// It is there and was not seen yet.
-    Exists,
+    /// A policy has it.
+    Adopted {
+        /// The policy.
+        by: ObjectKey,
+        /// Its Snapshot.
+        made: ObjectKey,
+    },
+    /// It is there and was not seen yet, or its policy is not what was judged: the next scan's.
+    Later,
 }
 
 /// Makes a row and completes it.
@@ -95,6 +102,12 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
         Some(begun) => begun.key(),
         None => adopted::key(view, &one.taken),
     };
+    let by = ObjectKey::of(one.taken.policy.as_ref());
+    // It was judged minutes ago when there are many: what the policy says now counts.
+    let same = |now: &SnapshotPolicy| under_way::is_same(&one.taken.policy, now);
+    if !ctx.world.policy(&by).is_some_and(|now| same(&now)) {
+        return Ok(Did::Later);
+    }
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     ctx.leadership.guard()?;
     let meta = match &one.begun {
@@ -106,8 +119,9 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
             };
             match api.create(&params, &adopted::object(view, &one.taken)).await {
                 Ok(made) => made.metadata,
-                // Made a moment ago and not seen yet; without a status it is the next scan's.
-                Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Exists),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    return is_ours(ctx, &key, &one.taken).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -123,7 +137,25 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
             Err(error) => return Err(error),
         }
     }
-    Ok(Did::Adopted(ObjectKey::of(one.taken.policy.as_ref())))
+    Ok(Did::Adopted { by, made: key })
+}
+
+/// Of one whose name is taken: made a moment ago and not seen yet, so that it is the next scan's; or somebody else's.
+async fn is_ours(ctx: &Context, key: &ObjectKey, taken: &Taken<'_>) -> Result<Did, Error> {
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let Some(there) = api.get_opt(&key.name).await? else {
+        return Ok(Did::Later);
+    };
+    let label = |name: &str| there.metadata.labels.as_ref().and_then(|l| l.get(name).cloned());
+    let same = label(names::SNAPSHOT_ID_LABEL) == Some(row::label(&taken.listed.snapshot_id));
+    if same && label(names::ORIGIN_LABEL).as_deref() == Some(Origin::Adopted.as_str()) {
+        return Ok(Did::Later);
+    }
+    let why = format!(
+        "Snapshot {key} is there and is not the one that a policy would adopt under this name: it was made or relabelled by somebody else. Remove it, or leave the snapshot as it is with spec.adoption: Ignore"
+    );
+    let taken = kube::core::Status::failure(&why, "AlreadyExists").with_code(422);
+    Err(kube::Error::Api(taken.boxed()).into())
 }
 
 /// Removes a row, as the object that was judged.

@@ -11,7 +11,7 @@
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
 //! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
-//! the objects look like, [`act`], [`each`] and [`tell`] write.
+//! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
 mod adopt;
@@ -25,6 +25,7 @@ mod row;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 pub use act::{arrived, void};
 pub use adopt::adoption_mode;

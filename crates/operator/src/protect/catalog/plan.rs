@@ -8,7 +8,7 @@
 //! **Assumes.** The listing is whole. Snapshots that the day's delete Jobs may have deleted meanwhile are named.
 
 use super::adopt::{self, Taken, Told};
-use super::row;
+use super::{adopted, row};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
@@ -129,6 +129,14 @@ pub struct Adopting<'a> {
     pub row: Option<Arc<SnapshotView>>,
 }
 
+impl Adopting<'_> {
+    /// Key of the policy.
+    #[must_use]
+    pub fn policy(&self) -> ObjectKey {
+        ObjectKey::of(self.taken.policy.as_ref())
+    }
+}
+
 /// Whether an object is a row: by its label, and by its status once it has one.
 #[must_use]
 pub fn is_row(view: &SnapshotView) -> bool {
@@ -161,7 +169,10 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
         .collect();
     let (taken, told) = adopt::decide(&scan.adoption, &certain);
     plan.told = told;
-    plan.adopt = taken.into_iter().map(|taken| known.adopting(taken)).collect();
+    plan.adopt = taken
+        .into_iter()
+        .map(|taken| known.adopting(scan.repository, taken))
+        .collect();
     let adopted: HashSet<&str> = plan
         .adopt
         .iter()
@@ -205,6 +216,18 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     plan
 }
 
+/// What its snapshot is of, and when it was begun.
+fn taken_of(view: &SnapshotView) -> Option<(Source, Timestamp)> {
+    let status = view.status.as_ref()?;
+    let identity = status.snapshot.as_ref()?.identity.as_ref()?;
+    let source = Source {
+        username: identity.username.clone(),
+        hostname: identity.hostname.clone(),
+        path: identity.source_path.clone(),
+    };
+    Some((source, status.timing.as_ref()?.start_time?))
+}
+
 /// Whether it was made to be adopted and its first status was never written.
 fn is_begun_adoption(view: &SnapshotView) -> bool {
     view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str())
@@ -219,11 +242,13 @@ struct Known<'a> {
     recorded: HashMap<&'a str, bool>,
     /// Ids recorded by an object that is no row, live or being deleted.
     by_object: HashSet<&'a str>,
-    /// Adopted Snapshots of this repository object without a status, by their label.
-    begun_adopted: HashMap<&'a str, Arc<SnapshotView>>,
+    /// Adopted Snapshots of this repository object without a status. Their name says of what; their label is cut.
+    begun_adopted: HashMap<ObjectKey, Arc<SnapshotView>>,
     /// Ids that are not shown.
     beyond: HashSet<&'a str>,
     by_uid: HashMap<&'a str, &'a SnapshotView>,
+    /// What objects of this physical repository record that is not listed, by what it is of and when it was begun.
+    renamed: HashSet<(Source, Timestamp)>,
     /// Rows of this repository object that are not being deleted.
     rows: Vec<Arc<SnapshotView>>,
     /// Those of them with a status, by the id that they record.
@@ -244,6 +269,7 @@ impl<'a> Known<'a> {
             begun_adopted: HashMap::new(),
             beyond: HashSet::new(),
             by_uid: HashMap::new(),
+            renamed: HashSet::new(),
             rows: Vec::new(),
             row_of: HashMap::new(),
             begun: HashMap::new(),
@@ -259,6 +285,9 @@ impl<'a> Known<'a> {
                 *known.recorded.entry(id).or_default() |= live && !row;
                 if !row {
                     known.by_object.insert(id);
+                    if !known.listed.contains(id) {
+                        known.renamed.extend(taken_of(view));
+                    }
                 }
                 // Only where it is certain that it is this repository's snapshot that is listed.
                 let certain = view.pinned_unique_id() == Some(scan.unique_id);
@@ -268,8 +297,7 @@ impl<'a> Known<'a> {
             }
             let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
             if live && of_this_object && is_begun_adoption(view) {
-                let label = view.label(names::SNAPSHOT_ID_LABEL).unwrap_or_default();
-                known.begun_adopted.insert(label, Arc::clone(view));
+                known.begun_adopted.insert(view.key(), Arc::clone(view));
             }
             if !row || !live {
                 continue;
@@ -300,16 +328,15 @@ impl<'a> Known<'a> {
     }
 
     /// What is there of the object and of the row of one that is taken over.
-    fn adopting(&self, taken: Taken<'a>) -> Adopting<'a> {
+    fn adopting(&self, repository: &RepositoryView, taken: Taken<'a>) -> Adopting<'a> {
         let id = taken.listed.snapshot_id.as_str();
-        let policy = ObjectKey::of(taken.policy.as_ref());
-        let label = row::label(id);
-        let begun = self.begun_adopted.get(label.as_str());
-        let row = self.row_of.get(id).or_else(|| self.begun.get(label.as_str()));
+        let begun = self.begun_adopted.get(&adopted::key(repository, &taken));
+        let row = self
+            .row_of
+            .get(id)
+            .or_else(|| self.begun.get(row::label(id).as_str()));
         Adopting {
-            begun: begun
-                .filter(|view| view.policy().as_ref() == Some(&policy))
-                .cloned(),
+            begun: begun.cloned(),
             row: row.cloned(),
             taken,
         }
@@ -326,8 +353,12 @@ impl<'a> Known<'a> {
     }
 
     /// By the object it was taken for: one whose result is unread, or that records an id which is not in the
-    /// listing (an engine may give a snapshot a new one).
+    /// listing (an engine may give a snapshot a new one: Kopia does so when it is pinned there). An object knows what it is
+    /// of without its tag too, as one that was adopted does.
     fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
+        if self.renamed.contains(&(listed.source.clone(), listed.start_time)) {
+            return true;
+        }
         let uid = listed.snapshot_uid.as_deref();
         let Some(view) = uid.and_then(|uid| self.by_uid.get(uid)) else {
             return false;

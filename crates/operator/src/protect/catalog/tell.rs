@@ -17,11 +17,13 @@ use std::collections::BTreeMap;
 /// How often a status is tried when others write to it.
 const ATTEMPTS: usize = 10;
 
-/// Tells the policies; `adopted` is how many Snapshots each was given.
-///
-/// # Errors
-/// [`Error`].
-pub async fn tell(ctx: &Context, told: &[Told], adopted: &BTreeMap<ObjectKey, usize>) -> Result<(), Error> {
+/// Tells the policies, and answers how each took it; `adopted` is how many Snapshots each was given.
+pub async fn tell(
+    ctx: &Context,
+    told: &[Told],
+    adopted: &BTreeMap<ObjectKey, usize>,
+) -> Vec<Result<(), Error>> {
+    let mut outcomes = Vec::new();
     for one in told {
         let key = ObjectKey::of(one.policy.as_ref());
         if let Some(count) = adopted.get(&key) {
@@ -30,9 +32,9 @@ pub async fn tell(ctx: &Context, told: &[Told], adopted: &BTreeMap<ObjectKey, us
             );
             event(ctx, &one.policy, "SnapshotsAdopted", &note, "ReviewAdoption").await;
         }
-        record(ctx, &key, one).await?;
+        outcomes.push(record(ctx, &key, one).await);
     }
-    Ok(())
+    outcomes
 }
 
 async fn event(ctx: &Context, policy: &SnapshotPolicy, reason: &str, note: &str, action: &str) {

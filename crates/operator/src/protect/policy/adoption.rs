@@ -14,10 +14,13 @@ use crate::world::views::RepositoryView;
 use holdfast_api::SnapshotPolicy;
 use holdfast_api::repository::CatalogStatus;
 use holdfast_api::shared::AdoptionMode;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::Api;
 use kube::runtime::events::EventType;
 use serde_json::json;
+
+/// No scan takes longer to make its objects.
+const TOO_LONG: SignedDuration = SignedDuration::from_secs(3600);
 
 /// What a policy asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +37,15 @@ enum Asks {
 
 /// Decides.
 fn asks(policy: &SnapshotPolicy, repository: &RepositoryView) -> Asks {
-    let known = policy.status.as_ref().and_then(|s| s.adoption.as_ref());
-    let known = known.and_then(|adoption| adoption.looked_for.as_deref());
+    let adoption = policy.status.as_ref().and_then(|s| s.adoption.as_ref());
+    let known = adoption.and_then(|adoption| adoption.looked_for.as_deref());
     if adoption_mode(policy, repository) != AdoptionMode::Adopt {
-        return known.map_or(Asks::Nothing, |_| Asks::Forget);
+        let skipped = adoption.and_then(|adoption| adoption.skipped_by_retention);
+        return if known.is_some() || skipped.is_some() {
+            Asks::Forget
+        } else {
+            Asks::Nothing
+        };
     }
     let catalog = repository.status.catalog.as_ref();
     let listed = catalog.filter(|catalog| catalog.last_refresh_at.is_some());
@@ -86,6 +94,10 @@ pub async fn look(
     let Some(repository) = named.and_then(|named| ctx.world.repository(&named)) else {
         return Ok(false);
     };
+    if is_left_waiting(policy, now) {
+        // The scan that has retention wait did not come to its end: the next one lets it go on.
+        ask(ctx, &repository, now).await?;
+    }
     if !holdfast_api::validate::policy(&policy.spec).is_empty() {
         return Ok(false);
     }
@@ -108,9 +120,20 @@ pub async fn look(
     ctx.leadership.guard()?;
     let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let version = policy.metadata.resource_version.as_deref().unwrap_or_default();
-    let patch = json!({ "adoption": { "lookedFor": looked_for } });
+    let patch = match looked_for {
+        Some(wanted) => json!({ "adoption": { "lookedFor": wanted } }),
+        None => json!({ "adoption": { "lookedFor": null, "skippedByRetention": null } }),
+    };
     write::patch_status(&api, &key.name, version, patch).await?;
     Ok(true)
+}
+
+/// Whether retention has waited for longer than a scan takes.
+#[must_use]
+pub fn is_left_waiting(policy: &SnapshotPolicy, now: Timestamp) -> bool {
+    let adoption = policy.status.as_ref().and_then(|s| s.adoption.as_ref());
+    let since = adoption.and_then(|adoption| adoption.under_way);
+    since.is_some_and(|since| since + TOO_LONG <= now)
 }
 
 /// Makes a scan due, unless one is.
@@ -188,6 +211,19 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_longer_than_a_scan_takes_was_left_by_it() {
+        let mut waits = policy(Value::Null, Value::Null);
+        let now: Timestamp = AT.parse().unwrap();
+        assert!(!is_left_waiting(&waits, now));
+        let since = |minutes| now - SignedDuration::from_mins(minutes);
+        for (minutes, left) in [(1, false), (59, false), (60, true), (600, true)] {
+            let status = json!({ "adoption": { "underWay": since(minutes).to_string() } });
+            waits.status = serde_json::from_value(status).unwrap();
+            assert_eq!(is_left_waiting(&waits, now), left, "{minutes}");
+        }
+    }
+
+    #[test]
     fn who_ignores_asks_for_nothing_and_forgets_that_it_asked() {
         let left = json!({ "lastRefreshAt": AT, "discoveredBackupCount": 3 });
         for (own, theirs, adopts) in [
@@ -200,8 +236,12 @@ mod tests {
             let repository = repository(theirs, left.clone());
             let new = asks(&policy(own.clone(), Value::Null), &repository);
             assert_eq!(new != Asks::Nothing, adopts, "{own}");
-            let asked = asks(&policy(own, json!(WANTED)), &repository);
+            let asked = asks(&policy(own.clone(), json!(WANTED)), &repository);
             assert_eq!(asked == Asks::Forget, !adopts);
+            let mut skipping = policy(own, Value::Null);
+            let status = json!({ "adoption": { "skippedByRetention": 7 } });
+            skipping.status = serde_json::from_value(status).unwrap();
+            assert_eq!(asks(&skipping, &repository) == Asks::Forget, !adopts);
         }
     }
 }

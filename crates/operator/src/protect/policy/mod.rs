@@ -24,7 +24,8 @@ use crate::runtime::queue::Next;
 use crate::world::World;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
-pub use decide::{Decision, Facts, completed, counted, decide, keep, kept_now};
+pub use adoption::is_left_waiting;
+pub use decide::{Decision, Facts, completed, counted, decide, is_adopting, keep, kept_now};
 use holdfast_api::{SnapshotPolicy, names};
 use holdfast_core::deletion::breaker::strictest;
 use holdfast_protocol::work::Source;
@@ -51,14 +52,28 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
     let now = ctx.clock.now();
-    if adoption::look(ctx, key, &policy, now).await? {
+    let asked = match adoption::look(ctx, key, &policy, now).await {
         // Its own event brings it back.
-        return Ok(Next::After(std::time::Duration::from_secs(1)));
-    }
+        Ok(true) => return Ok(Next::After(std::time::Duration::from_secs(1))),
+        Ok(false) => true,
+        Err(Error::NotLeader) => return Err(Error::NotLeader),
+        // Retention does not wait for what only adoption needs.
+        Err(error) => {
+            tracing::warn!(policy = %key, %error, "what there is to adopt cannot be asked for; retention goes on");
+            false
+        }
+    };
     let facts = observe(&ctx.world, key, policy);
     let decision = decide::decide(&facts, now);
-    act::carry_out(ctx, key, &facts, decision, now).await
+    let next = act::carry_out(ctx, key, &facts, decision, now).await?;
+    Ok(match next {
+        Next::Settled if !asked => Next::After(ASK_AGAIN),
+        Next::Settled | Next::Failed | Next::After(_) => next,
+    })
 }
+
+/// How soon it is asked again for what there is to adopt, when that failed.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Who and what the snapshots of a policy are of: its name, its namespace, the claim (`docs/design.md` 3.7).
 #[must_use]
