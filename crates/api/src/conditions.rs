@@ -24,6 +24,8 @@ pub const DELETION_JOBS_FAILING: &str = "DeletionJobsFailing";
 pub const SHARED_REPOSITORY: &str = "SharedRepository";
 /// SnapshotPolicy: retention would prune as many as the threshold and waits for a person.
 pub const MASS_PRUNE_HELD: &str = "MassPruneHeld";
+/// Repository: of what was let go while its data stayed something is not remembered, so nothing is adopted.
+pub const KEPT_MEMORY_INCOMPLETE: &str = "KeptMemoryIncomplete";
 /// SnapshotPolicy: another policy claims the same identity, so neither adopts.
 pub const ADOPTION_CONTESTED: &str = "AdoptionContested";
 /// Snapshot: held by the breaker (and by nothing else).

@@ -74,7 +74,11 @@ impl Story {
     }
 
     async fn scanned(&self, listing: &[ListedSnapshot]) {
-        let began = Timestamp::now() + SignedDuration::from_secs(1);
+        self.scanned_at(Timestamp::now() + SignedDuration::from_secs(1), listing)
+            .await;
+    }
+
+    async fn scanned_at(&self, began: Timestamp, listing: &[ListedSnapshot]) {
         let object: Repository =
             serde_json::from_value(self.server.get(&repository_path()).unwrap()).unwrap();
         let view = RepositoryView::namespaced(object);
@@ -591,4 +595,195 @@ async fn a_name_that_is_taken_by_another_object_is_said() {
         policy["status"]["adoption"]["underWay"].is_null(),
         "but not for ever"
     );
+}
+
+const INCOMPLETE: &str = "KeptMemoryIncomplete";
+
+impl Story {
+    /// One that is being deleted and whose data stays.
+    fn retained(&self, name: &str) {
+        self.snapshot(name, json!({}));
+        self.server.edit(&snapshot_path(name), |s| {
+            s["spec"]["deletionPolicy"] = json!("Retain");
+            s["spec"]["pin"] = json!(true);
+            s["status"]["resolved"]["uniqueId"] = json!("id");
+        });
+    }
+
+    fn kept_maps(&self) -> Vec<Value> {
+        let maps = self.server.under(KEPT).into_iter();
+        let kept = maps.filter(|(path, _)| path.contains("holdfast-kept-"));
+        kept.map(|(_, map)| map).collect()
+    }
+
+    /// The policy is another object of the same name from now on.
+    fn policy_made_again(&self) {
+        self.server.remove(&policy_path());
+        self.adopter(json!({ "defaultDeletionPolicy": "Delete" }));
+        self.server
+            .edit(&policy_path(), |p| p["metadata"]["uid"] = json!("another"));
+    }
+
+    fn says(&self) -> Vec<(Value, Value)> {
+        let adopted = self.of_origin("adopted").into_iter();
+        adopted
+            .map(|s| (s["spec"]["deletionPolicy"].clone(), s["spec"]["pin"].clone()))
+            .collect()
+    }
+}
+
+fn long_ago() -> Timestamp {
+    Timestamp::now() - SignedDuration::from_hours(100)
+}
+
+#[tokio::test]
+async fn what_is_let_go_because_its_repository_object_went_stays_what_it_was_when_all_is_made_again() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    let repository = story.server.get(&repository_path()).unwrap();
+    story.server.remove(&repository_path());
+    story.pass_unresolved().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
+    story.server.put(&repository_path(), repository);
+    story.policy_made_again();
+    story.scanned(&[listed("id-a", long_ago())]).await;
+    assert_eq!(story.says(), [(json!("Retain"), json!(true))]);
+}
+
+#[tokio::test]
+async fn a_memory_that_cannot_be_written_stops_no_lane_and_nothing_is_adopted_then() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.snapshot("b", json!({}));
+    story.server.on_write(|write, objects| {
+        let releases = write.method == Method::PATCH && write.path.ends_with("/snapshots/a");
+        if releases {
+            let list = &objects.by_path[&repository_path()]["status"]["conditions"];
+            let said = list.as_array().unwrap().iter().any(|c| c["type"] == INCOMPLETE);
+            assert!(said, "it is said before anything goes");
+        }
+        let maps = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
+        maps.then_some(StatusCode::FORBIDDEN)
+    });
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none());
+    assert!(story.job().is_some(), "the deletion of the other one goes on");
+    let repository = story.server.get(&repository_path()).unwrap();
+    assert_eq!(story.condition(&repository, INCOMPLETE).0, "True");
+    assert_eq!(story.told(INCOMPLETE).len(), 1);
+
+    story.server.on_write(|_, _| None);
+    story.server.remove(&snapshot_path("b"));
+    story.policy_made_again();
+    let found = [listed("id-a", long_ago())];
+    for _ in 0..2 {
+        story.scanned(&found).await;
+        assert!(story.of_origin("adopted").is_empty());
+        assert_eq!(story.of_origin("discovered").len(), 1);
+    }
+    let repository = story.server.get(&repository_path()).unwrap();
+    assert_eq!(story.condition(&repository, INCOMPLETE).0, "True");
+    // Nothing is left of which something could have been forgotten. A listing from before does not say so.
+    story.scanned_at(long_ago(), &[]).await;
+    let repository = story.server.get(&repository_path()).unwrap();
+    assert_eq!(story.condition(&repository, INCOMPLETE).0, "True");
+    story.scanned(&[]).await;
+    story.scanned(&[]).await;
+    let repository = story.server.get(&repository_path()).unwrap();
+    assert_eq!(story.condition(&repository, INCOMPLETE).0, "False");
+    story.scanned(&[listed("later", long_ago())]).await;
+    assert_eq!(story.of_origin("adopted").len(), 1);
+}
+
+#[tokio::test]
+async fn what_can_be_remembered_nowhere_is_not_let_go_and_keeps_nobody_else_waiting() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.snapshot("b", json!({}));
+    story.server.on_write(|write, _| {
+        let text = write.body.to_string();
+        let memory = write.path.starts_with(KEPT) && text.contains("id-a");
+        (memory || text.contains(INCOMPLETE)).then_some(StatusCode::FORBIDDEN)
+    });
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_some());
+    assert!(story.job().is_some());
+    story.server.on_write(|_, _| None);
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none());
+    assert_eq!(story.kept_maps().len(), 1);
+}
+
+#[tokio::test]
+async fn an_error_of_a_moment_lets_nothing_go_unremembered() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.server.on_write(|write, _| {
+        let memory = write.path.starts_with(KEPT);
+        memory.then_some(StatusCode::INTERNAL_SERVER_ERROR)
+    });
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_some());
+    story.server.on_write(|_, _| None);
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none());
+    let repository = story.server.get(&repository_path()).unwrap();
+    let list = repository["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    assert!(list.iter().all(|c| c["type"] != INCOMPLETE), "nothing is missing");
+}
+
+#[tokio::test]
+async fn a_listing_from_before_forgets_nothing_that_was_let_go_since() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    let before = Timestamp::now() - SignedDuration::from_secs(10);
+    story.pass().await;
+    story.scanned_at(before, &[]).await;
+    story.policy_made_again();
+    story.scanned(&[listed("id-a", long_ago())]).await;
+    assert_eq!(story.says(), [(json!("Retain"), json!(true))]);
+}
+
+#[tokio::test]
+async fn nothing_was_let_go_under_a_policy_that_was_made_after_the_deletion() {
+    for (made, taken_back) in [(long_ago(), false), (Timestamp::now(), true)] {
+        let story = Story::new(10);
+        story.adopter(json!({}));
+        story.server.edit(&policy_path(), |p| {
+            p["metadata"]["creationTimestamp"] = json!(made.to_string());
+        });
+        // Deleted a minute ago.
+        story.retained("a");
+        story.pass().await;
+        let earlier = Timestamp::now() - SignedDuration::from_hours(1_000);
+        story.scanned(&[listed("id-a", earlier)]).await;
+        assert_eq!(story.says().len(), usize::from(taken_back));
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_not_written_again_while_its_object_stays() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.server.on_write(|write, _| {
+        let releases = write.method == Method::PATCH && write.path.ends_with("/snapshots/a");
+        releases.then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    for _ in 0..3 {
+        story.pass().await;
+    }
+    assert!(story.server.get(&snapshot_path("a")).is_some());
+    let writes = [Method::POST, Method::PATCH]
+        .iter()
+        .flat_map(|method| story.server.writes(method, KEPT));
+    assert_eq!(writes.filter(|w| w.body.to_string().contains("id-a")).count(), 1);
 }

@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 23] = [
+const CONDITIONS: [(&str, &str, &str); 24] = [
     (
         conditions::READY,
         "all kinds",
@@ -126,6 +126,11 @@ const CONDITIONS: [(&str, &str, &str); 23] = [
         conditions::DELETION_JOBS_FAILING,
         REPOSITORIES,
         "Delete Jobs cannot start or connect, for the reason given. They are tried again by themselves; it counts against no Snapshot.",
+    ),
+    (
+        conditions::KEPT_MEMORY_INCOMPLETE,
+        REPOSITORIES,
+        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
     ),
     (
         conditions::SHARED_REPOSITORY,

@@ -52,9 +52,12 @@ pub async fn arrived(
     let memories = memory::of(ctx, unique_id).await?;
     let touched = memory::touched(&memories, began);
     let watched = memory::watched(&memories);
-    // Before the world is looked at: what is let go after this is not forgotten on account of that look.
-    let let_go = let_go::of(ctx, unique_id).await?;
     let snapshots = ctx.world.all_snapshots();
+    // After the world was looked at: whatever is gone there was written down before it went.
+    let let_go = let_go::of(ctx, unique_id).await?;
+    let incomplete = read(ctx, &view.key)
+        .await?
+        .is_none_or(|now| conditions::is_true(&now.status.conditions, conditions::KEPT_MEMORY_INCOMPLETE));
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
     // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
@@ -80,6 +83,7 @@ pub async fn arrived(
             repository: view,
             claimants: &claimants,
             let_go: &let_go,
+            incomplete,
             cluster: &ctx.cluster,
             now,
         },
@@ -94,7 +98,7 @@ pub async fn arrived(
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
         done.take(told)?;
     }
-    done.take(forget(ctx, view, &let_go, listing, &snapshots).await)?;
+    done.take(forget(ctx, view, began, &let_go, listing, &snapshots).await)?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -110,6 +114,7 @@ pub async fn arrived(
         trouble: done.trouble(),
         again: plan.uncertain > 0 || done.later > 0,
     };
+    let nothing_left = settled.is_all_recorded();
     let total = listing
         .iter()
         .filter_map(|r| r.size_bytes)
@@ -124,8 +129,31 @@ pub async fn arrived(
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
         again::say(status, &seen, began, now);
+        if nothing_left {
+            complete_again(status, began, now);
+        }
     })
     .await
+}
+
+/// Nothing in the repository is without an object: whatever was not remembered is recorded again, or gone.
+fn complete_again(status: &mut RepositoryStatus, began: Timestamp, now: Timestamp) {
+    let kind = conditions::KEPT_MEMORY_INCOMPLETE;
+    let said = conditions::get(&status.conditions, kind);
+    let Some(said) = said.filter(|said| said.status == "True" && said.last_transition_time.0 < began) else {
+        return;
+    };
+    let generation = said.observed_generation;
+    let message = "Nothing in the repository belongs to no object.";
+    conditions::set(
+        &mut status.conditions,
+        kind,
+        false,
+        "NothingLeft",
+        message,
+        generation,
+        now,
+    );
 }
 
 /// Takes `Vanished` back: the snapshot is listed, so it counts again.
@@ -200,6 +228,7 @@ fn may_use(ctx: &Context, view: &RepositoryView, namespace: Option<&str>) -> boo
 async fn forget(
     ctx: &Context,
     view: &RepositoryView,
+    began: Timestamp,
     let_go: &let_go::LetGo,
     listing: &[ListedSnapshot],
     snapshots: &[Arc<SnapshotView>],
@@ -215,7 +244,10 @@ async fn forget(
     let recorded: HashSet<String> = live
         .filter_map(|one| one.snapshot_id().map(let_go::data_key))
         .collect();
-    let_go::forget(ctx, let_go, |key| !listed.contains(key) || recorded.contains(key)).await
+    let_go::forget(ctx, let_go, began, |key| {
+        !listed.contains(key) || recorded.contains(key)
+    })
+    .await
 }
 
 /// What became of the rows of a plan.

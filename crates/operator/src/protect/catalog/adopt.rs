@@ -108,6 +108,8 @@ pub struct Facts<'a> {
     pub claimants: &'a [Claimant],
     /// What was let go while its data stayed.
     pub let_go: &'a LetGo,
+    /// Something that was let go is not remembered.
+    pub incomplete: bool,
     /// UID of this cluster.
     pub cluster: &'a str,
     /// Now.
@@ -177,10 +179,14 @@ fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contes
         Some(_) => Tagged::Another,
     };
     let entry = facts.let_go.get(&listed.snapshot_id);
-    let remembered = entry.map_or(Remembered::Nothing, |entry| Remembered::Released {
-        policy: read(entry.policy),
-        pinned: entry.pinned,
-    });
+    let remembered = if facts.incomplete {
+        Remembered::Unreadable
+    } else {
+        entry.map_or(Remembered::Nothing, |entry| Remembered::Released {
+            policy: read(entry.policy),
+            pinned: entry.pinned,
+        })
+    };
     let found = Found {
         tagged,
         recorded: Recorded::Free,

@@ -98,6 +98,7 @@ struct Given {
     touched: HashSet<String>,
     watched: HashSet<String>,
     bounds: Bounds,
+    incomplete: bool,
 }
 
 fn planned<'a>(listing: &'a [ListedSnapshot], given: &'a Given, repository: &'a RepositoryView) -> Plan<'a> {
@@ -114,6 +115,7 @@ fn planned<'a>(listing: &'a [ListedSnapshot], given: &'a Given, repository: &'a 
             repository,
             claimants: &given.claimants,
             let_go: &given.let_go,
+            incomplete: given.incomplete,
             cluster: "here",
             now: at(BEGAN),
         },
@@ -268,6 +270,21 @@ fn what_was_let_go_under_a_policy_is_not_taken_back_by_it() {
         let plan = planned(&listing[..1], &given, &repository);
         assert_eq!(!ids(&plan).is_empty(), taken, "{under}");
     }
+}
+
+#[test]
+fn where_not_everything_is_remembered_nothing_is_adopted() {
+    let listing = [listed("x", 3), listed("known", 4)];
+    let given = Given {
+        claimants: vec![claimant(|_| {})],
+        let_go: remembered("known", json!({ "policy": "Delete", "of": "x" })),
+        incomplete: true,
+        ..Given::default()
+    };
+    let repository = repository();
+    let plan = planned(&listing, &given, &repository);
+    assert!(plan.adopt.is_empty());
+    assert_eq!(plan.create.len(), 2, "they are shown");
 }
 
 #[test]

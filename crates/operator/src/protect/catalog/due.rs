@@ -178,6 +178,18 @@ pub struct Settled {
     pub again: bool,
 }
 
+impl Settled {
+    /// Whether everything that was listed belongs to an object that is no row.
+    #[must_use]
+    pub fn is_all_recorded(&self) -> bool {
+        self.discovered == 0
+            && self.not_shown == 0
+            && self.unplaced == 0
+            && self.trouble.is_none()
+            && !self.again
+    }
+}
+
 /// The record of a scan that ended at `now`.
 #[must_use]
 pub fn ended(

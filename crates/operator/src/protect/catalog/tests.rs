@@ -132,6 +132,7 @@ fn scan_within(
             repository: &repository,
             claimants: &[],
             let_go: &LetGo::default(),
+            incomplete: false,
             cluster: "here",
             now: at(BEGAN),
         },
