@@ -787,3 +787,37 @@ async fn what_is_remembered_is_not_written_again_while_its_object_stays() {
         .flat_map(|method| story.server.writes(method, KEPT));
     assert_eq!(writes.filter(|w| w.body.to_string().contains("id-a")).count(), 1);
 }
+
+#[tokio::test]
+async fn what_was_begun_is_completed_as_strict_as_is_known_then() {
+    for (first, then, pinned, says) in [
+        ("Delete", "Retain", false, (json!("Retain"), false)),
+        ("Retain", "Delete", false, (json!("Retain"), false)),
+        ("Delete", "Delete", true, (json!("Delete"), true)),
+    ] {
+        let story = Story::new(10);
+        story.adopter(json!({ "defaultDeletionPolicy": first }));
+        let mut all = listing(1);
+        story.server.on_write(|write, _| {
+            let status = write.path.starts_with(SNAPSHOTS) && write.path.ends_with("/status");
+            status.then_some(StatusCode::INTERNAL_SERVER_ERROR)
+        });
+        story.scanned(&all).await;
+        assert!(story.of_origin("adopted")[0]["status"].is_null());
+        story.server.on_write(|_, _| None);
+        story.server.edit(&policy_path(), |p| {
+            p["metadata"]["generation"] = json!(2);
+            p["spec"]["defaultDeletionPolicy"] = json!(then);
+        });
+        all[0].pinned = pinned;
+        story.scanned(&all).await;
+        let adopted = story.of_origin("adopted");
+        assert_eq!(adopted[0]["status"]["phase"], "Succeeded");
+        let spec = &adopted[0]["spec"];
+        assert_eq!(
+            (spec["deletionPolicy"].clone(), spec["pin"] == json!(true)),
+            says,
+            "{first} {then}"
+        );
+    }
+}

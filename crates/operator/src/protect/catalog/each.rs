@@ -7,13 +7,15 @@ use super::adopt::Taken;
 use super::plan::Adopting;
 use super::{adopted, row, under_way};
 use crate::context::{Context, Error};
+use crate::protect::wave::let_go::stricter;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::shared::Origin;
 use holdfast_api::{Snapshot, SnapshotPolicy, names};
 use holdfast_protocol::chunks::ListedSnapshot;
-use kube::api::{Api, PostParams, PropagationPolicy};
+use kube::api::{Api, ObjectMeta, PostParams, PropagationPolicy};
+use serde_json::json;
 use std::sync::Arc;
 
 /// What became of one.
@@ -111,7 +113,7 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     ctx.leadership.guard()?;
     let meta = match &one.begun {
-        Some(begun) => begun.metadata.clone(),
+        Some(begun) => keep_strict(ctx, begun, &one.taken).await?,
         None => {
             let params = PostParams {
                 field_manager: Some(names::FIELD_MANAGER.to_owned()),
@@ -138,6 +140,21 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
         }
     }
     Ok(Did::Adopted { by, made: key })
+}
+
+/// Has what was begun keep as much as is known now, and never less than it says by itself; its metadata then.
+async fn keep_strict(ctx: &Context, begun: &SnapshotView, taken: &Taken<'_>) -> Result<ObjectMeta, Error> {
+    let says = begun.spec.deletion_policy;
+    let keeps = says.map_or(taken.gives, |says| stricter(says, taken.gives));
+    let pin = begun.spec.pin || taken.pinned;
+    if says == Some(keeps) && begun.spec.pin == pin {
+        return Ok(begun.metadata.clone());
+    }
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &begun.key().namespace);
+    let version = begun.metadata.resource_version.as_deref().unwrap_or_default();
+    let patch = json!({ "spec": { "deletionPolicy": keeps, "pin": pin } });
+    let written = write::patch(&api, &begun.key().name, version, patch).await?;
+    Ok(written.metadata)
 }
 
 /// Of one whose name is taken: made a moment ago and not seen yet, so that it is the next scan's; or somebody else's.
