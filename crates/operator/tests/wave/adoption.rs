@@ -459,6 +459,15 @@ async fn retention_that_was_judged_before_an_adoption_began_stops_when_it_begins
     story.adopter(json!({ "retention": { "keepLatest": 1 } }));
     story.own("own-0", 24 * 50);
     story.own("own-1", 24 * 40);
+    // A schedule's: their names are not written down before.
+    for name in ["own-0", "own-1"] {
+        story.server.edit(&snapshot_path(name), |s| {
+            s["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "SnapshotSchedule",
+                "name": "s", "uid": "s", "controller": true,
+            }]);
+        });
+    }
     // The API server knows, the world does not yet.
     let seen = story.ctx.world.policy(&ObjectKey::new("backup", "p")).unwrap();
     story.server.edit(&policy_path(), |p| {
@@ -641,11 +650,35 @@ async fn what_is_let_go_because_its_repository_object_went_stays_what_it_was_whe
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
+    // Its own word would have it deleted; that nobody knows where keeps it.
+    story.server.edit(&snapshot_path("a"), |s| {
+        s["spec"]["deletionPolicy"] = json!("Delete")
+    });
     let repository = story.server.get(&repository_path()).unwrap();
     story.server.remove(&repository_path());
     story.pass_unresolved().await;
     assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
     story.server.put(&repository_path(), repository);
+    story.policy_made_again();
+    story.scanned(&[listed("id-a", long_ago())]).await;
+    assert_eq!(story.says(), [(json!("Delete"), json!(true))]);
+}
+
+#[tokio::test]
+async fn what_is_let_go_because_the_interface_is_going_stays_what_it_was_when_all_is_made_again() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    let definition =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/snapshots.kopiur.home-operations.com";
+    story.server.edit(definition, |d| {
+        d["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+    });
+    story.pass().await;
+    assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
+    story.server.edit(definition, |d| {
+        d["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+    });
     story.policy_made_again();
     story.scanned(&[listed("id-a", long_ago())]).await;
     assert_eq!(story.says(), [(json!("Retain"), json!(true))]);
