@@ -1,6 +1,6 @@
 //! How often a repository is listed and what is shown of it, and what its status says about the scans.
 
-use crate::shared::{NotYet, duration};
+use crate::shared::{AdoptionMode, NotYet, duration};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,10 @@ pub struct Catalog {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_namespace: Option<NotYet>,
-    /// Not supported yet.
+    /// Whether policies adopt what was taken of exactly what they back up; `spec.adoption` of a policy goes before.
+    /// Absent: Adopt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adoption: Option<NotYet>,
+    pub adoption: Option<AdoptionMode>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_snapshots: Option<NotYet>,
@@ -76,6 +77,10 @@ pub struct CatalogStatus {
     /// Snapshots that belong to no object and are not shown, because of `spec.catalog.retain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_shown_count: Option<i64>,
+    /// Snapshots that belong to no object and are not shown, because their namespace does not exist or may not use the
+    /// repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplaced_count: Option<i64>,
     /// Why the last scan is void, or which of its rows could not be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,

@@ -26,6 +26,10 @@ pub const SHARED_REPOSITORY: &str = "SharedRepository";
 pub const MASS_PRUNE_HELD: &str = "MassPruneHeld";
 /// SnapshotPolicy: the specs ask for another identity than its snapshots bear, and a person has not allowed the change.
 pub const IDENTITY_CHANGE_HELD: &str = "IdentityChangeHeld";
+/// Repository: of what was let go while its data stayed something is not remembered, so nothing is adopted.
+pub const KEPT_MEMORY_INCOMPLETE: &str = "KeptMemoryIncomplete";
+/// SnapshotPolicy: another policy claims the same identity, so neither adopts.
+pub const ADOPTION_CONTESTED: &str = "AdoptionContested";
 /// Snapshot: held by the breaker (and by nothing else).
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.

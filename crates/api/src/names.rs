@@ -76,9 +76,9 @@ pub const ORIGIN_LABEL: &str = "kopiur.home-operations.com/origin";
 pub const SCHEDULE_LABEL: &str = "kopiur.home-operations.com/schedule";
 /// Label: the SnapshotPolicy of a Snapshot.
 pub const CONFIG_LABEL: &str = "kopiur.home-operations.com/config";
-/// Label on a discovered Snapshot: its id in the repository, cut to what a label takes.
+/// Label on a discovered or adopted Snapshot: its id in the repository, cut to what a label takes.
 pub const SNAPSHOT_ID_LABEL: &str = "kopiur.home-operations.com/snapshot-id";
-/// Label on a discovered Snapshot: UID of the repository object through which it was found.
+/// Label on a discovered or adopted Snapshot: UID of the repository object through which it was found.
 pub const REPOSITORY_UID_LABEL: &str = "kopiur.home-operations.com/repository-uid";
 /// Label: what a Job does.
 pub const OP_LABEL: &str = "kopiur.home-operations.com/op";
@@ -166,7 +166,11 @@ pub const LANE_LEASE_PREFIX: &str = "holdfast-lane-";
 pub const BATCH_MEMORY_PREFIX: &str = "holdfast-batch-";
 /// Prefix of the ConfigMaps that name what came back (`docs/design.md` 3.6).
 pub const REAPPEARED_PREFIX: &str = "holdfast-reappeared-";
-/// Label on those ConfigMaps; the value is that of [`DELETE_REPO_LABEL`].
+/// Prefix of the ConfigMaps that remember what was let go while its data stayed (`docs/design.md` 3.7).
+pub const KEPT_MEMORY_PREFIX: &str = "holdfast-kept-";
+/// Label on those ConfigMaps; the value stands for the physical repository.
+pub const KEPT_MEMORY_LABEL: &str = "kopiur.home-operations.com/kept-memory";
+/// Label on the ConfigMaps of batches; the value is that of [`DELETE_REPO_LABEL`].
 pub const BATCH_MEMORY_LABEL: &str = "kopiur.home-operations.com/batch-memory";
 /// ServiceAccount of movers, one per namespace, without rights.
 pub const MOVER_SERVICE_ACCOUNT: &str = "holdfast-mover";

@@ -1,7 +1,7 @@
 //! SnapshotPolicy: what is backed up, where to, and how long it is kept.
 
 use crate::mover::MoverSpec;
-use crate::shared::{DeletionPolicy, LocalRef, NotYet, ProjectionUse, RepositoryRef};
+use crate::shared::{AdoptionMode, DeletionPolicy, LocalRef, NotYet, ProjectionUse, RepositoryRef};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -64,9 +64,10 @@ pub struct SnapshotPolicySpec {
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<NotYet>,
-    /// Not supported yet.
+    /// Whether snapshots that belong to no object, and were taken of exactly what this policy backs up, become its
+    /// Snapshots. Absent: what the repository says (`spec.catalog.adoption`), else Adopt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adoption: Option<NotYet>,
+    pub adoption: Option<AdoptionMode>,
     /// Not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<NotYet>,
@@ -236,6 +237,9 @@ pub struct SnapshotPolicyStatus {
     /// What retention saw and did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<RetentionStatus>,
+    /// What adoption saw and did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adoption: Option<AdoptionStatus>,
     /// End of the newest successful run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_successful_snapshot: Option<Timestamp>,
@@ -276,6 +280,24 @@ pub struct ResolvedIdentity {
     pub username: String,
     /// Host name.
     pub hostname: String,
+}
+
+/// What adoption saw and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AdoptionStatus {
+    /// Since when snapshots are being taken over: while it is there, retention prunes nothing of this policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<Timestamp>,
+    /// When something was last taken over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_adopted_at: Option<Timestamp>,
+    /// The identity and the repository for which a scan was asked for, or was not needed: it is asked for once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_for: Option<String>,
+    /// Snapshots that the last scan left alone because retention would let them go at once, and their data would stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_by_retention: Option<i64>,
 }
 
 /// What retention saw and did.

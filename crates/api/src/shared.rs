@@ -71,6 +71,19 @@ pub enum NamespaceDeletePolicy {
     Unknown,
 }
 
+/// What becomes of snapshots that belong to no object and were taken of exactly what a policy backs up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AdoptionMode {
+    /// They become Snapshots of the policy.
+    Adopt,
+    /// They stay as they are.
+    Ignore,
+    /// Written by a newer version: they stay as they are.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
+}
+
 /// Where a Snapshot comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

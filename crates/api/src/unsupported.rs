@@ -129,7 +129,6 @@ pub const REPOSITORY: &[Unsupported] = with_mover!(
         "fallbackNamespace",
         "create the namespace that the hostname names, or add it to spec.allowedNamespaces",
     ),
-    typed(Shape::String, "spec.catalog", "adoption", DROP),
     no("spec.catalog", "foreignSnapshots", DROP),
     no(
         "spec",
@@ -180,7 +179,6 @@ pub const POLICY: &[Unsupported] = with_mover!(
     ),
     no("spec", "staging", "remove the field and use copyMethod: Direct"),
     typed(Shape::String, "spec", "groupBy", DROP),
-    typed(Shape::String, "spec", "adoption", DROP),
     no("spec", "compression", DROP),
     no("spec", "files", DROP),
     no("spec", "errorHandling", DROP),

@@ -20,8 +20,8 @@ use crate::restore::{
 };
 use crate::schedule::{ConcurrencyPolicy, ScheduleTimes, SnapshotScheduleSpec};
 use crate::shared::{
-    CascadePolicy, LabelOperator, LabelRequirement, LabelSelector, NamespaceDeletePolicy, NotYet, PolicyRef,
-    ProjectionUse, RepositoryKind, RepositoryRef, SecretKeyRef, duration,
+    AdoptionMode, CascadePolicy, LabelOperator, LabelRequirement, LabelSelector, NamespaceDeletePolicy,
+    NotYet, PolicyRef, ProjectionUse, RepositoryKind, RepositoryRef, SecretKeyRef, duration,
 };
 use crate::snapshot::{FailurePolicy, SnapshotSpec};
 use crate::unsupported::{self, Unsupported};
@@ -339,11 +339,11 @@ fn catalog_into(no: &mut Refusals, catalog: &Catalog) {
     let table = unsupported::REPOSITORY;
     for (field, value) in [
         ("fallbackNamespace", fallback_namespace),
-        ("adoption", adoption),
         ("foreignSnapshots", foreign_snapshots),
     ] {
         no.not_yet(table, &format!("spec.catalog.{field}"), value.as_ref());
     }
+    adoption_into(no, "spec.catalog.adoption", *adoption);
     if let Some(every) = refresh_interval {
         if duration(every).is_none_or(|d| d < Catalog::SHORTEST) {
             no.say(crate::crd::rules::REFRESH_INTERVAL);
@@ -359,6 +359,15 @@ fn catalog_into(no: &mut Refusals, catalog: &Catalog) {
         && *max_age_days == Some(0)
     {
         no.say("spec.catalog.retain.maxAgeDays is at least 1: set perIdentity: 0 to show none");
+    }
+}
+
+fn adoption_into(no: &mut Refusals, at: &str, mode: Option<AdoptionMode>) {
+    match mode {
+        None | Some(AdoptionMode::Adopt | AdoptionMode::Ignore) => {}
+        Some(AdoptionMode::Unknown) => {
+            no.say(format!("{at} has a value of a newer release: update Holdfast"))
+        }
     }
 }
 
@@ -518,6 +527,7 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         }
         CopyMethod::Unknown => no.say("spec.copyMethod has a value of a newer release: update Holdfast"),
     }
+    adoption_into(&mut no, "spec.adoption", *adoption);
     if let Some(PolicyDeletion { on_policy_delete }) = deletion {
         match on_policy_delete {
             CascadePolicy::Retain | CascadePolicy::Delete => {}
@@ -565,7 +575,6 @@ pub fn policy(spec: &SnapshotPolicySpec) -> Vec<Refusal> {
         ("volumeSnapshotClassName", volume_snapshot_class_name),
         ("staging", staging),
         ("groupBy", group_by),
-        ("adoption", adoption),
         ("compression", compression),
         ("files", files),
         ("errorHandling", error_handling),

@@ -17,6 +17,9 @@ const FOUND: Found<'static> = Found {
     recorded: Recorded::Free,
     identity: MINE,
     remembered: Remembered::Nothing,
+    pinned: false,
+    let_go: false,
+    taken_since: false,
 };
 
 const ADOPTER: Adopter<'static> = Adopter {
@@ -25,6 +28,7 @@ const ADOPTER: Adopter<'static> = Adopter {
     shared: false,
     grants_hostname: false,
     policy: Policy::Delete,
+    contested: false,
 };
 
 const POLICIES: [Policy; 4] = [Policy::Delete, Policy::Retain, Policy::Orphan, Policy::Unknown];
@@ -45,6 +49,23 @@ fn one_of_its_own_source_is_adopted_with_what_the_policy_gives() {
     for tagged in [Tagged::Ours, Tagged::Nobody] {
         assert_eq!(adopt(&Found { tagged, ..FOUND }, &ADOPTER), adopted);
     }
+}
+
+#[test]
+fn what_another_program_took_while_the_policy_was_there_stays_that_programs() {
+    let since = |tagged| Found {
+        tagged,
+        taken_since: true,
+        ..FOUND
+    };
+    assert_eq!(
+        adopt(&since(Tagged::Nobody), &ADOPTER),
+        Adoption::Leave(Why::OfAnotherProgram)
+    );
+    assert!(matches!(
+        adopt(&since(Tagged::Ours), &ADOPTER),
+        Adoption::Adopt { .. }
+    ));
 }
 
 #[test]
@@ -153,6 +174,52 @@ fn what_was_retained_or_pinned_when_it_was_released_stays_so() {
 }
 
 #[test]
+fn what_the_repository_says_is_pinned_stays_pinned() {
+    for remembered in [
+        Remembered::Nothing,
+        Remembered::Released {
+            policy: Policy::Delete,
+            pinned: false,
+        },
+    ] {
+        let found = Found {
+            remembered,
+            pinned: true,
+            ..FOUND
+        };
+        assert!(matches!(
+            adopt(&found, &ADOPTER),
+            Adoption::Adopt { pinned: true, .. }
+        ));
+    }
+}
+
+#[test]
+fn a_policy_does_not_take_back_what_was_let_go_under_it() {
+    let found = Found {
+        let_go: true,
+        ..FOUND
+    };
+    assert_eq!(adopt(&found, &ADOPTER), Adoption::Leave(Why::LetGo));
+    for policy in POLICIES {
+        let found = Found {
+            let_go: true,
+            ..released(policy, true)
+        };
+        assert_eq!(adopt(&found, &ADOPTER), Adoption::Leave(Why::LetGo), "{policy:?}");
+    }
+}
+
+#[test]
+fn what_two_policies_claim_is_adopted_by_neither() {
+    let contested = Adopter {
+        contested: true,
+        ..ADOPTER
+    };
+    assert_eq!(adopt(&FOUND, &contested), Adoption::Leave(Why::Contested));
+}
+
+#[test]
 fn what_cannot_be_read_adopts_nothing() {
     let unread = Found {
         remembered: Remembered::Unreadable,
@@ -208,12 +275,35 @@ fn no_combination_adopts_what_it_must_not_or_keeps_it_less() {
                             .iter()
                             .flat_map(move |(s, g)| POLICIES.iter().map(move |p| (*own, *s, *g, *p)))
                     }) {
+                        for (let_go, contested) in [(true, false), (false, true), (true, true)] {
+                            let found = Found {
+                                tagged,
+                                recorded,
+                                identity,
+                                remembered,
+                                pinned: false,
+                                let_go,
+                                taken_since: false,
+                            };
+                            let adopter = Adopter {
+                                identity: own,
+                                shared,
+                                grants_hostname,
+                                policy,
+                                contested,
+                                ..ADOPTER
+                            };
+                            assert!(matches!(adopt(&found, &adopter), Adoption::Leave(_)));
+                        }
                         all += 1;
                         let found = Found {
                             tagged,
                             recorded,
                             identity,
                             remembered,
+                            pinned: false,
+                            let_go: false,
+                            taken_since: false,
                         };
                         let adopter = Adopter {
                             identity: own,

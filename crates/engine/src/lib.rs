@@ -116,6 +116,9 @@ pub struct SnapshotInfo {
     pub cluster: Option<String>,
     /// Value of [`TAG_SNAPSHOT`]; contradicting tags are joined likewise.
     pub snapshot_uid: Option<String>,
+    /// The repository's own record says that it is to be kept, whoever said so: a pin of Kopia, the protection against
+    /// removal that rustic writes. Restic's own program has none.
+    pub pinned: bool,
     /// All other tags; one without `=` has an empty value.
     pub tags: BTreeMap<String, String>,
     /// Sizes, if recorded.

@@ -6,7 +6,7 @@ mod person;
 
 use conformance::{Bench, back_up, password};
 use holdfast_engine::kopia::Kopia;
-use holdfast_engine::{Engine, EngineError, ErrorClass};
+use holdfast_engine::{Engine, EngineError, ErrorClass, Repository, SnapshotInfo};
 use person::{Person, program};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,41 @@ fn the_programs_own_retention_expires_nothing_of_ours() {
     // What is not ours is left as it is.
     let global = person.ok(&["policy", "show", "--global", "--json"]);
     assert!(global.contains("\"keepLatest\":10"), "{global}");
+}
+
+#[test]
+fn what_a_person_pinned_is_listed_as_pinned_and_can_be_deleted_all_the_same() {
+    let Some(program) = program() else { return };
+    let bench = Bench::new();
+    let mut repository = Kopia::default().create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    assert!(taken.iter().all(|info| !info.pinned));
+    let person = Person::at(&program, &bench.repository());
+    let pinned = |repository: &dyn Repository| -> Vec<SnapshotInfo> {
+        let listed = repository.list().unwrap().snapshots.into_iter();
+        listed.filter(|info| info.pinned).collect()
+    };
+    person.ok(&["snapshot", "pin", &taken[0].id, "--add", "keep"]);
+    let there = pinned(repository.as_ref());
+    assert_eq!(there.len(), 1);
+    // Another id, and otherwise what it was.
+    assert_ne!(there[0].id, taken[0].id);
+    let before = SnapshotInfo {
+        id: there[0].id.clone(),
+        pinned: true,
+        sizes: there[0].sizes,
+        ..taken[0].clone()
+    };
+    assert_eq!(there[0], before);
+    person.ok(&["snapshot", "pin", &there[0].id, "--remove", "keep"]);
+    assert!(pinned(repository.as_ref()).is_empty());
+
+    person.ok(&["snapshot", "pin", &taken[1].id, "--add", "keep"]);
+    let id = pinned(repository.as_ref()).remove(0).id;
+    repository.delete(std::slice::from_ref(&id)).unwrap();
+    let left = repository.list().unwrap();
+    assert!(!left.contains(&id));
+    assert_eq!(left.snapshots.len(), 1);
 }
 
 #[test]

@@ -65,5 +65,6 @@ fn row(snapshot: SnapshotInfo) -> ListedSnapshot {
         size_bytes: snapshot.sizes.map(|s| s.size_bytes),
         cluster: snapshot.cluster,
         snapshot_uid: snapshot.snapshot_uid,
+        pinned: snapshot.pinned,
     }
 }

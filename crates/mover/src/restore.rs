@@ -391,6 +391,7 @@ mod tests {
             end: None,
             cluster: None,
             snapshot_uid: None,
+            pinned: false,
             tags: BTreeMap::new(),
             sizes: None,
         }

@@ -82,6 +82,19 @@ impl Context {
 
     /// A Warning event on a policy.
     pub async fn warn_policy(&self, policy: &SnapshotPolicy, reason: &str, note: &str, action: &str) {
+        self.event_policy(policy, EventType::Warning, reason, note, action)
+            .await;
+    }
+
+    /// An event on a policy.
+    pub async fn event_policy(
+        &self,
+        policy: &SnapshotPolicy,
+        kind: EventType,
+        reason: &str,
+        note: &str,
+        action: &str,
+    ) {
         let meta = &policy.metadata;
         let about = ObjectReference {
             api_version: Some(names::API_VERSION.to_owned()),
@@ -92,10 +105,7 @@ impl Context {
             resource_version: meta.resource_version.clone(),
             field_path: None,
         };
-        let _ = self
-            .events
-            .publish(&about, EventType::Warning, reason, note, action)
-            .await;
+        let _ = self.events.publish(&about, kind, reason, note, action).await;
     }
 
     /// An event on a Maintenance.

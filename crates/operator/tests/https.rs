@@ -108,6 +108,7 @@ fn listing(n: usize) -> Vec<ListedSnapshot> {
             size_bytes: Some(i as u64),
             cluster: None,
             snapshot_uid: None,
+            pinned: false,
         })
         .collect()
 }

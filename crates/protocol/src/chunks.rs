@@ -34,6 +34,9 @@ pub struct ListedSnapshot {
     pub cluster: Option<String>,
     /// Tag `holdfast-snapshot`: UID of the object it was taken for.
     pub snapshot_uid: Option<String>,
+    /// The repository itself says that it is to be kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
 }
 
 /// Path of one chunk on the operator's HTTPS port.
@@ -182,6 +185,7 @@ mod tests {
                 size_bytes: Some(i as u64),
                 cluster: None,
                 snapshot_uid: None,
+                pinned: false,
             })
             .collect()
     }

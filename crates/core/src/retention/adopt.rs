@@ -1,7 +1,10 @@
 //! Which snapshot of a repository a policy may adopt, and what it becomes (`docs/design.md` 3.7).
 //!
 //! **Promises.** Never one of another cluster, one that an object records, or one that is another's by its identity.
-//! What was released without deleting keeps its word: retained or pinned before, it stays so. A fact that is unknown
+//! What carries nobody's tag is adopted only if it was taken before the policy was made: what came later is of a program
+//! that is still at work. What was released without deleting keeps its word: retained or pinned before, it stays so, as does what
+//! the repository itself says is pinned; and a policy under which
+//! it was let go does not take it back. Where two policies claim one identity neither adopts. A fact that is unknown
 //! adopts nothing. The first rule that matches decides.
 //!
 //! **Assumes.** The listing is whole and of the policy's repository. No repository can opt into the snapshots of another
@@ -17,7 +20,7 @@ pub enum Tagged {
     Ours,
     /// Another one's.
     Another,
-    /// None: another tool took it, or a release without tags.
+    /// None: another tool took it, or a release without tags. That tool may still be at work and keep what it takes.
     Nobody,
 }
 
@@ -72,6 +75,13 @@ pub struct Found<'a> {
     pub identity: Identity<'a>,
     /// What is remembered.
     pub remembered: Remembered,
+    /// The repository's own record says that it is to be kept.
+    pub pinned: bool,
+    /// Its object went while the policy that would adopt it was there: taking it back would undo what was done then, and
+    /// have retention decide about data that was kept on purpose.
+    pub let_go: bool,
+    /// It was taken since the policy that would adopt it was made, or nobody knows.
+    pub taken_since: bool,
 }
 
 /// The policy that would adopt it.
@@ -87,6 +97,8 @@ pub struct Adopter<'a> {
     pub grants_hostname: bool,
     /// What the policy gives to its Snapshots.
     pub policy: Policy,
+    /// Another policy claims the same identity.
+    pub contested: bool,
 }
 
 /// What becomes of it.
@@ -116,18 +128,27 @@ pub enum Why {
     OtherIdentity,
     /// In a ClusterRepository a hostname is a namespace: it is another tenant's.
     OtherNamespace,
+    /// More than one policy claims its identity.
+    Contested,
+    /// It was let go under this very policy.
+    LetGo,
+    /// Another program took it while the policy was there: it is that one's, and that one may still be at work.
+    OfAnotherProgram,
     /// Not everything is known: looked at again.
     Unknown,
 }
 
 impl Why {
     /// Every one, for tests and the docs.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::OtherCluster,
         Self::AlreadyRecorded,
         Self::CameBack,
         Self::OtherIdentity,
         Self::OtherNamespace,
+        Self::Contested,
+        Self::LetGo,
+        Self::OfAnotherProgram,
         Self::Unknown,
     ];
 
@@ -140,6 +161,9 @@ impl Why {
             Self::CameBack => "DeletedSnapshotsReappeared",
             Self::OtherIdentity => "OtherIdentity",
             Self::OtherNamespace => "OtherNamespace",
+            Self::Contested => "AdoptionContested",
+            Self::LetGo => "LetGoUnderPolicy",
+            Self::OfAnotherProgram => "OfAnotherProgram",
             Self::Unknown => "AdoptionUnknown",
         }
     }
@@ -151,7 +175,8 @@ pub fn adopt(found: &Found<'_>, adopter: &Adopter<'_>) -> Adoption {
     not_ours(found)
         .or_else(|| not_free(found))
         .or_else(|| not_its_own(found, adopter))
-        .map_or_else(|| taken_over(found.remembered, adopter.policy), Adoption::Leave)
+        .or_else(|| not_to_be_taken_back(found, adopter))
+        .map_or_else(|| taken_over(found, adopter.policy), Adoption::Leave)
 }
 
 fn not_ours(found: &Found<'_>) -> Option<Why> {
@@ -179,13 +204,26 @@ fn not_its_own(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why> {
     (found.identity != adopter.identity).then_some(Why::OtherIdentity)
 }
 
-/// The stricter of what it was and of what the policy gives.
-fn taken_over(remembered: Remembered, given: Policy) -> Adoption {
-    match remembered {
+fn not_to_be_taken_back(found: &Found<'_>, adopter: &Adopter<'_>) -> Option<Why> {
+    if adopter.contested {
+        return Some(Why::Contested);
+    }
+    if found.let_go {
+        return Some(Why::LetGo);
+    }
+    match found.tagged {
+        Tagged::Nobody => found.taken_since.then_some(Why::OfAnotherProgram),
+        Tagged::Ours | Tagged::Another => None,
+    }
+}
+
+/// The stricter of what it was and of what the policy gives; pinned by anybody it stays pinned.
+fn taken_over(found: &Found<'_>, given: Policy) -> Adoption {
+    match found.remembered {
         Remembered::Unreadable => Adoption::Leave(Why::Unknown),
         Remembered::Nothing => Adoption::Adopt {
             policy: readable(given),
-            pinned: false,
+            pinned: found.pinned,
         },
         Remembered::Released { policy, pinned } => Adoption::Adopt {
             policy: match policy {
@@ -193,7 +231,7 @@ fn taken_over(remembered: Remembered, given: Policy) -> Adoption {
                 Policy::Orphan => Policy::Orphan,
                 Policy::Retain | Policy::Unknown => Policy::Retain,
             },
-            pinned,
+            pinned: pinned || found.pinned,
         },
     }
 }

@@ -4,11 +4,15 @@
 //! after a person said so for exactly this generation of the policy. The first pass over a policy, and one whose
 //! last completed pass is not known, count as after an edit. What was said for a generation covers what its edit
 //! brought, until a pass over it was completed: as many adopted ones that come later are asked about as they are then.
+//! **What was taken over counts as an edit of its own**: no pass is completed since, and what was said before, or lies in a
+//! file that is applied again, does not cover it. A hold latches: fewer than the threshold do not end it, only a person,
+//! another edit, or a retention that prunes none of them.
 //! A threshold of 0 holds nothing.
 //!
 //! **Assumes.** The threshold is the strictest of all repositories concerned.
 
 use crate::hash::fnv1a;
+use jiff::Timestamp;
 
 /// One pass of retention over one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +27,10 @@ pub struct Pass<'a> {
     pub generation: Option<i64>,
     /// The generation of the last pass that was completed.
     pub completed: Option<i64>,
+    /// When the policy last took something over: with no completed pass since, that is what has to be allowed.
+    pub taken_over: Option<Timestamp>,
+    /// It is held by now, for this generation.
+    pub held: bool,
     /// The annotation `…/allow-mass-prune`.
     pub acknowledged: Option<&'a str>,
 }
@@ -38,6 +46,14 @@ pub enum Mass {
     HeldForAdopted(String),
 }
 
+/// What a person says for an edit, or for what was taken over since a pass was completed.
+fn of_edit(pass: &Pass<'_>, generation: &str) -> String {
+    match (pass.completed, pass.taken_over) {
+        (None, Some(at)) => format!("{generation}-{:016x}", fnv1a(at.to_string().bytes())),
+        (Some(_), _) | (None, None) => generation.to_owned(),
+    }
+}
+
 /// What a person says for exactly these adopted ones.
 fn of_adopted(generation: &str, uids: &[&str]) -> String {
     let mut sorted = uids.to_vec();
@@ -50,22 +66,24 @@ fn of_adopted(generation: &str, uids: &[&str]) -> String {
 #[must_use]
 pub fn judge(pass: &Pass<'_>) -> Mass {
     let many = |count: usize| {
-        pass.threshold != 0 && u32::try_from(count).map_or(true, |count| count >= pass.threshold)
+        let latched = pass.held && count > 0;
+        pass.threshold != 0 && (latched || u32::try_from(count).map_or(true, |count| count >= pass.threshold))
     };
     let generation = pass
         .generation
         .map_or_else(String::new, |generation| generation.to_string());
     let edited = pass.generation.is_none() || pass.completed != pass.generation;
     let said = |value: &str| pass.generation.is_some() && pass.acknowledged == Some(value);
-    if edited && said(&generation) {
+    let edit = of_edit(pass, &generation);
+    if edited && said(&edit) {
         return Mass::Goes;
     }
     let adopted = of_adopted(&generation, pass.adopted);
     if many(pass.prunes) && edited {
-        Mass::HeldForEdit(generation)
+        Mass::HeldForEdit(edit)
     } else if many(pass.adopted.len()) && !said(&adopted) {
         // After an edit the generation's own word is the wider one, and covers these as well.
-        Mass::HeldForAdopted(if edited { generation } else { adopted })
+        Mass::HeldForAdopted(if edited { edit } else { adopted })
     } else {
         Mass::Goes
     }
@@ -82,6 +100,8 @@ mod tests {
             threshold: 10,
             generation: Some(4),
             completed: Some(4),
+            taken_over: None,
+            held: false,
             acknowledged: None,
         }
     }
@@ -163,6 +183,67 @@ mod tests {
                 "{others:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_was_taken_over_is_allowed_by_nothing_that_was_said_before() {
+        let at = |second| Timestamp::from_second(second).ok();
+        let taken = |acknowledged, second| Pass {
+            completed: None,
+            taken_over: at(second),
+            acknowledged,
+            ..routine(50)
+        };
+        // The generation's own word, as it may lie in a file that makes the policy again.
+        let Mass::HeldForEdit(value) = judge(&taken(Some("4"), 7)) else {
+            panic!("it is held")
+        };
+        assert!(value.starts_with("4-"), "{value}");
+        assert_eq!(judge(&taken(Some(&value), 7)), Mass::Goes);
+        assert!(matches!(judge(&taken(Some(&value), 8)), Mass::HeldForEdit(_)));
+        let few = Pass {
+            prunes: 9,
+            ..taken(None, 7)
+        };
+        assert_eq!(judge(&few), Mass::Goes);
+        // Completed since: an edit is an edit again.
+        let edited = Pass {
+            completed: Some(3),
+            ..taken(Some("4"), 7)
+        };
+        assert_eq!(judge(&edited), Mass::Goes);
+    }
+
+    #[test]
+    fn a_hold_latches_until_a_person_an_edit_or_nothing_to_prune_ends_it() {
+        let held = |prunes| Pass {
+            completed: Some(3),
+            held: true,
+            ..routine(prunes)
+        };
+        assert_eq!(judge(&held(3)), Mass::HeldForEdit("4".to_owned()));
+        assert_eq!(judge(&held(0)), Mass::Goes);
+        let said = Pass {
+            acknowledged: Some("4"),
+            ..held(3)
+        };
+        assert_eq!(judge(&said), Mass::Goes);
+        let off = Pass {
+            threshold: 0,
+            ..held(3)
+        };
+        assert_eq!(judge(&off), Mass::Goes);
+        let adopted = Pass {
+            adopted: &MANY[..2],
+            held: true,
+            ..routine(5)
+        };
+        assert!(matches!(judge(&adopted), Mass::HeldForAdopted(_)));
+        let others = Pass {
+            held: true,
+            ..routine(5)
+        };
+        assert_eq!(judge(&others), Mass::Goes, "none of the adopted ones is left");
     }
 
     #[test]

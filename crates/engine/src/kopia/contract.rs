@@ -118,6 +118,9 @@ fn pinning_changes_the_id_and_neither_source_nor_start() {
     let new = after.find("a1ba2cf5c9e4cf5846721b102ac32b08").unwrap();
     assert!(!after.contains(&old.id));
     assert_eq!((&old.source, old.start), (&new.source, new.start));
+    let pinned = |listing: &Listing| listing.snapshots.iter().filter(|s| s.pinned).count();
+    assert_eq!((pinned(&before), pinned(&after)), (0, 1));
+    assert!(new.pinned);
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(super) struct Manifest {
     root_entry: Option<RootEntry>,
     stats: Option<Stats>,
     storage_stats: Option<StorageStats>,
+    pins: Option<Vec<String>>,
     #[serde(default)]
     tags: BTreeMap<String, String>,
 }
@@ -150,6 +151,7 @@ impl Manifest {
             end: self.end_time,
             cluster,
             snapshot_uid,
+            pinned: self.pins.is_some_and(|pins| !pins.is_empty()),
             tags,
             sizes,
         }

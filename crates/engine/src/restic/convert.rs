@@ -7,7 +7,7 @@ use crate::{
     request,
 };
 use jiff::{Timestamp, tz::TimeZone};
-use rustic_core::repofile::SnapshotFile;
+use rustic_core::repofile::{DeleteOption, SnapshotFile};
 use rustic_core::{RusticError, SnapshotOptions};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -98,6 +98,7 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
         end: file.summary.as_ref().map(|s| s.backup_end.timestamp()),
         cluster: (!cluster.is_empty()).then(|| cluster.join(",")),
         snapshot_uid: (!snapshot_uid.is_empty()).then(|| snapshot_uid.join(",")),
+        pinned: file.delete == DeleteOption::Never,
         tags,
         sizes: file.summary.as_ref().map(|s| Sizes {
             size_bytes: s.total_bytes_processed,
@@ -113,6 +114,14 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
 mod tests {
     use super::*;
     use rustic_core::ErrorKind;
+
+    #[test]
+    fn what_is_protected_against_removal_is_pinned() {
+        let mut file = SnapshotFile::default();
+        assert!(!info("x".to_owned(), &file).pinned);
+        file.delete = DeleteOption::Never;
+        assert!(info("x".to_owned(), &file).pinned);
+    }
 
     #[test]
     fn an_error_is_one_plain_line() {

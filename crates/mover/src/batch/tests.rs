@@ -95,6 +95,7 @@ impl Repository for Fake {
             end: None,
             cluster: None,
             snapshot_uid: None,
+            pinned: false,
             tags: std::collections::BTreeMap::new(),
             sizes: None,
         });

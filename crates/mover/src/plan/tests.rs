@@ -39,6 +39,7 @@ fn listed(id: &str) -> SnapshotInfo {
         end: None,
         cluster: Some(CLUSTER.to_owned()),
         snapshot_uid: None,
+        pinned: false,
         tags: BTreeMap::new(),
         sizes: None,
     }

@@ -135,6 +135,14 @@ impl World {
             .collect()
     }
 
+    /// The policies that name a repository object, by name.
+    #[must_use]
+    pub fn policies_naming(&self, repository: &RepositoryKey) -> Vec<Arc<SnapshotPolicy>> {
+        let state = self.read();
+        let keys = state.policies_by_repository.get(repository).into_iter().flatten();
+        keys.filter_map(|key| state.policies.get(key).cloned()).collect()
+    }
+
     /// A schedule.
     #[must_use]
     pub fn schedule(&self, key: &ObjectKey) -> Option<Arc<SnapshotSchedule>> {

@@ -129,7 +129,7 @@ pub struct State {
     /// Snapshots that have not reached an end, by policy: those that wait for something else than their own event.
     unfinished: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     by_unique_id: HashMap<String, BTreeSet<RepositoryKey>>,
-    policies_by_repository: HashMap<RepositoryKey, BTreeSet<ObjectKey>>,
+    pub(super) policies_by_repository: HashMap<RepositoryKey, BTreeSet<ObjectKey>>,
     schedules_by_policy: HashMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// Schedules that select their policies, by namespace.
     selecting_schedules: HashMap<String, BTreeSet<ObjectKey>>,

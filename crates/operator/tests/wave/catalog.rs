@@ -26,6 +26,7 @@ fn listing(count: usize) -> Vec<ListedSnapshot> {
             size_bytes: Some(1),
             cluster: Some("cluster".into()),
             snapshot_uid: Some(format!("u-{n}")),
+            pinned: false,
         })
         .collect()
 }

@@ -69,6 +69,7 @@ impl Repository for Kopia {
             end: None,
             cluster: None,
             snapshot_uid: None,
+            pinned: false,
             tags: BTreeMap::new(),
             sizes: None,
         });
@@ -146,6 +147,7 @@ fn listed(id: &str) -> ListedSnapshot {
         size_bytes: None,
         cluster: None,
         snapshot_uid: None,
+        pinned: false,
     }
 }
 

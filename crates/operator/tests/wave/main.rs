@@ -1,6 +1,7 @@
 //! The lane controller against an API server in memory: what it writes, in which order, and what it does not.
 #![allow(clippy::unwrap_used)]
 
+mod adoption;
 mod batches;
 mod cases;
 mod catalog;

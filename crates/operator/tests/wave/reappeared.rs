@@ -27,6 +27,7 @@ fn listed(name: &str) -> ListedSnapshot {
         size_bytes: Some(1),
         cluster: Some("cluster".into()),
         snapshot_uid: Some(format!("u-{name}")),
+        pinned: false,
     }
 }
 

@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 23] = [
+const CONDITIONS: [(&str, &str, &str); 25] = [
     (
         conditions::READY,
         "all kinds",
@@ -128,6 +128,11 @@ const CONDITIONS: [(&str, &str, &str); 23] = [
         "Delete Jobs cannot start or connect, for the reason given. They are tried again by themselves; it counts against no Snapshot.",
     ),
     (
+        conditions::KEPT_MEMORY_INCOMPLETE,
+        REPOSITORIES,
+        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
+    ),
+    (
         conditions::SHARED_REPOSITORY,
         REPOSITORIES,
         "Other objects point to the same physical repository and share its wave (SamePhysicalRepository), or lie below the prefix of a Kopia repository, whose maintenance would delete what is theirs (OverlappingPrefix).",
@@ -151,6 +156,11 @@ const CONDITIONS: [(&str, &str, &str); 23] = [
         conditions::IDENTITY_CHANGE_HELD,
         "SnapshotPolicy",
         "The specs ask for another identity than the policy's snapshots bear. It goes on under that one; the message carries the command that lets the change.",
+    ),
+    (
+        conditions::ADOPTION_CONTESTED,
+        "SnapshotPolicy",
+        "Another policy claims the same identity, and the repository has snapshots of it that belong to no object: neither policy adopts them (IdentityShared). The message names the other one.",
     ),
     (
         conditions::TIMEZONE_DEFAULT_AMBIGUOUS,

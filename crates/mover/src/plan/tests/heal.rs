@@ -16,6 +16,7 @@ fn stale(id: &str) -> BatchMember {
 fn of(id: &str, uid: Option<&str>) -> SnapshotInfo {
     SnapshotInfo {
         snapshot_uid: uid.map(str::to_owned),
+        pinned: false,
         ..listed(id)
     }
 }

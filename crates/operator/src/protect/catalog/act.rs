@@ -4,13 +4,14 @@
 //! only as the object that was judged. A row that cannot be written keeps no other from being written.
 
 use super::due::{self, Request, Settled};
-use super::plan::{Bounds, Plan, Scan, plan};
-use super::row;
+use super::each::{Did, complete, create, remove, take_over};
+use super::plan::{Bounds, Plan, Scan, is_row, plan};
+use super::{adopt, tell, under_way};
 use crate::context::{Context, Error};
-use crate::protect::policy::identity;
+use crate::protect::policy::{self, identity};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
-use crate::protect::wave::{again, memory};
+use crate::protect::wave::{again, let_go, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
@@ -20,11 +21,11 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream;
 use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, Snapshot, conditions, names};
+use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, conditions};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
-use kube::api::{Api, PostParams, PropagationPolicy};
-use std::collections::HashSet;
+use kube::api::Api;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Rows written at once.
@@ -52,12 +53,23 @@ pub async fn arrived(
     let touched = memory::touched(&memories, began);
     let watched = memory::watched(&memories);
     let snapshots = ctx.world.all_snapshots();
+    // After the world was looked at: whatever is gone there was written down before it went.
+    let let_go = let_go::of(ctx, unique_id).await?;
+    let incomplete = read(ctx, &view.key)
+        .await?
+        .is_none_or(|now| conditions::is_true(&now.status.conditions, conditions::KEPT_MEMORY_INCOMPLETE));
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
     // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
     let over = again::over(ctx, view, &memories, ctx.clock.now());
     let seen = again::compare(&again::named(view), &memories, &over, &listed, &recorded, began);
     again::found(ctx, view, &seen, ctx.clock.now()).await?;
+    let now = ctx.clock.now();
+    let claimants = adopt::claimants(&ctx.world, view);
+    let claimants: Vec<_> = claimants
+        .into_iter()
+        .filter(|claimant| may_use(ctx, view, claimant.policy.metadata.namespace.as_deref()))
+        .collect();
     let scan = Scan {
         repository: view,
         unique_id,
@@ -67,12 +79,26 @@ pub async fn arrived(
         touched: &touched,
         bounds: Bounds::of(view.spec.catalog.as_ref().and_then(|c| c.retain.as_ref()), began),
         watched: &watched,
+        adoption: adopt::Facts {
+            repository: view,
+            claimants: &claimants,
+            let_go: &let_go,
+            incomplete,
+            cluster: &ctx.cluster,
+            now,
+        },
     };
     let plan = plan(&scan, |listed| place(ctx, view, listed));
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
-    let done = carry_out(ctx, view, &plan).await?;
+    let mut done = carry_out(ctx, view, &plan).await?;
+    // What one policy or one map refuses does not make the listing void for everybody.
+    let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
+    for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
+        done.take(told)?;
+    }
+    done.take(forget(ctx, view, began, &let_go, listing, &snapshots).await)?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -84,9 +110,11 @@ pub async fn arrived(
     let settled = Settled {
         discovered: plan.kept + done.made + done.not_removed,
         not_shown: plan.not_shown,
+        unplaced: plan.unplaced,
         trouble: done.trouble(),
-        again: plan.uncertain > 0,
+        again: plan.uncertain > 0 || done.later > 0,
     };
+    let nothing_left = settled.is_all_recorded();
     let total = listing
         .iter()
         .filter_map(|r| r.size_bytes)
@@ -101,8 +129,31 @@ pub async fn arrived(
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
         again::say(status, &seen, began, now);
+        if nothing_left {
+            complete_again(status, began, now);
+        }
     })
     .await
+}
+
+/// Nothing in the repository is without an object: whatever was not remembered is recorded again, or gone.
+fn complete_again(status: &mut RepositoryStatus, began: Timestamp, now: Timestamp) {
+    let kind = conditions::KEPT_MEMORY_INCOMPLETE;
+    let said = conditions::get(&status.conditions, kind);
+    let Some(said) = said.filter(|said| said.status == "True" && said.last_transition_time.0 < began) else {
+        return;
+    };
+    let generation = said.observed_generation;
+    let message = "Nothing in the repository belongs to no object.";
+    conditions::set(
+        &mut status.conditions,
+        kind,
+        false,
+        "NothingLeft",
+        message,
+        generation,
+        now,
+    );
 }
 
 /// Takes `Vanished` back: the snapshot is listed, so it counts again.
@@ -154,21 +205,60 @@ fn place(ctx: &Context, view: &RepositoryView, listed: &ListedSnapshot) -> Optio
     } else {
         identity::namespace_of(view, hostname)
     };
+    may_use(ctx, view, Some(name)).then(|| name.to_owned())
+}
+
+/// Whether a namespace is there and may use the repository: of a Repository its own only.
+fn may_use(ctx: &Context, view: &RepositoryView, namespace: Option<&str>) -> bool {
+    let Some(name) = namespace else {
+        return false;
+    };
     match ctx.world.namespace(name) {
         NamespaceKnown::Live => {}
-        NamespaceKnown::Terminating | NamespaceKnown::Absent => return None,
+        NamespaceKnown::Terminating | NamespaceKnown::Absent => return false,
     }
-    let allowed = view.allowed.as_ref().is_none_or(|allowed| {
-        let labels = ctx.world.namespace_view(name).map(|n| n.labels);
-        allows(allowed, name, &labels.unwrap_or_default())
+    match &view.allowed {
+        None => view.key.namespace() == Some(name),
+        Some(allowed) => {
+            let labels = ctx.world.namespace_view(name).map(|n| n.labels);
+            allows(allowed, name, &labels.unwrap_or_default())
+        }
+    }
+}
+
+/// Forgets of what was let go what is not in the repository any more, and what a live object records again.
+async fn forget(
+    ctx: &Context,
+    view: &RepositoryView,
+    began: Timestamp,
+    let_go: &let_go::LetGo,
+    listing: &[ListedSnapshot],
+    snapshots: &[Arc<SnapshotView>],
+) -> Result<(), Error> {
+    let listed: HashSet<String> = listing
+        .iter()
+        .map(|row| let_go::data_key(&row.snapshot_id))
+        .collect();
+    let live = snapshots.iter().filter(|one| {
+        let here = one.pinned_unique_id() == view.unique_id();
+        here && one.metadata.deletion_timestamp.is_none() && !is_row(one)
     });
-    allowed.then(|| name.to_owned())
+    let recorded: HashSet<String> = live
+        .filter_map(|one| one.snapshot_id().map(let_go::data_key))
+        .collect();
+    let_go::forget(ctx, let_go, began, |key| {
+        !listed.contains(key) || recorded.contains(key)
+    })
+    .await
 }
 
 /// What became of the rows of a plan.
 #[derive(Debug, Default)]
 struct Done {
     made: usize,
+    /// The Snapshots that each policy was given.
+    adopted: BTreeMap<ObjectKey, Vec<ObjectKey>>,
+    later: usize,
     not_removed: usize,
     failures: usize,
     left: usize,
@@ -176,6 +266,19 @@ struct Done {
 }
 
 impl Done {
+    /// Counts what failed; only who leads no more ends the scan.
+    fn take(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Error::NotLeader) => Err(Error::NotLeader),
+            Err(error) => {
+                self.failures += 1;
+                self.first.get_or_insert_with(|| error.to_string());
+                Ok(())
+            }
+        }
+    }
+
     fn trouble(&self) -> Option<String> {
         let first = self.first.as_ref()?;
         Some(format!(
@@ -185,16 +288,18 @@ impl Done {
     }
 }
 
-/// What became of one row.
-enum Did {
-    Made,
-    Removed,
-}
-
 async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
+    let mut done = Done {
+        not_removed: plan.remove.len(),
+        ..Done::default()
+    };
+    let taking = begin(ctx, plan, &mut done).await?;
     let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
     for row in &plan.remove {
         work.push(Box::pin(remove(ctx, row)));
+    }
+    for one in plan.adopt.iter().filter(|one| taking.contains(&one.policy())) {
+        work.push(Box::pin(take_over(ctx, view, one)));
     }
     for (row, listed) in &plan.complete {
         work.push(Box::pin(complete(ctx, view, row, listed)));
@@ -203,10 +308,6 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         work.push(Box::pin(create(ctx, view, key, listed)));
     }
     let of = work.len();
-    let mut done = Done {
-        not_removed: plan.remove.len(),
-        ..Done::default()
-    };
     let mut ended = 0;
     let mut running = stream::iter(work).buffer_unordered(AT_ONCE);
     while let Some(one) = running.next().await {
@@ -214,11 +315,9 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         match one {
             Ok(Did::Made) => done.made += 1,
             Ok(Did::Removed) => done.not_removed -= 1,
-            Err(Error::NotLeader) => return Err(Error::NotLeader),
-            Err(error) => {
-                done.failures += 1;
-                done.first.get_or_insert_with(|| error.to_string());
-            }
+            Ok(Did::Adopted { by, made }) => done.adopted.entry(by).or_default().push(made),
+            Ok(Did::Later) => done.later += 1,
+            Err(error) => done.take(Err(error))?,
         }
         if done.failures >= MOST_FAILURES {
             break;
@@ -235,68 +334,55 @@ async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Res
         }
     }
     done.left = of - ended;
+    drop(running);
+    end(ctx, view, plan, taking, &mut done).await?;
     Ok(done)
 }
 
-async fn create(
-    ctx: &Context,
-    view: &RepositoryView,
-    key: &ObjectKey,
-    listed: &ListedSnapshot,
-) -> Result<Did, Error> {
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let params = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    ctx.leadership.guard()?;
-    let made = match api.create(&params, &row::object(view, key, listed)).await {
-        Ok(made) => made,
-        // Made a moment ago and not seen yet; without a status it is the next scan's.
-        Err(kube::Error::Api(status)) if status.code == 409 => return Ok(Did::Made),
-        Err(error) => return Err(error.into()),
-    };
-    let version = made.metadata.resource_version.unwrap_or_default();
-    write_status(ctx, view, key, &version, made.metadata.generation, listed).await?;
-    Ok(Did::Made)
-}
-
-async fn complete(
-    ctx: &Context,
-    view: &RepositoryView,
-    row: &SnapshotView,
-    listed: &ListedSnapshot,
-) -> Result<Did, Error> {
-    let version = row.metadata.resource_version.clone().unwrap_or_default();
-    write_status(ctx, view, &row.key(), &version, row.metadata.generation, listed).await?;
-    Ok(Did::Made)
-}
-
-async fn write_status(
-    ctx: &Context,
-    view: &RepositoryView,
-    key: &ObjectKey,
-    version: &str,
-    generation: Option<i64>,
-    listed: &ListedSnapshot,
-) -> Result<(), Error> {
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    let status = row::status(view, listed, &ctx.cluster, generation, ctx.clock.now());
-    ctx.leadership.guard()?;
-    match write::patch_status(&api, &key.name, version, status).await {
-        // Removed in between: it is made again by the next scan.
-        Ok(_) | Err(WriteError::Gone) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Has the retention of those wait that take something over; answers who may.
+async fn begin(ctx: &Context, plan: &Plan<'_>, done: &mut Done) -> Result<BTreeSet<ObjectKey>, Error> {
+    let of: BTreeMap<ObjectKey, &Arc<SnapshotPolicy>> = plan
+        .adopt
+        .iter()
+        .map(|one| (one.policy(), &one.taken.policy))
+        .collect();
+    let mut taking = BTreeSet::new();
+    for (key, policy) in of {
+        match under_way::begin(ctx, policy).await {
+            Ok(true) => {
+                taking.insert(key);
+            }
+            // Edited or gone since it was judged.
+            Ok(false) => done.later += 1,
+            Err(error) => done.take(Err(error))?,
+        }
     }
+    Ok(taking)
 }
 
-async fn remove(ctx: &Context, row: &Arc<SnapshotView>) -> Result<Did, Error> {
-    let key = row.key();
-    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
-    ctx.leadership.guard()?;
-    let version = row.metadata.resource_version.as_deref();
-    write::delete(&api, &key.name, row.uid(), version, PropagationPolicy::Background).await?;
-    Ok(Did::Removed)
+/// Has the retention of those go on, and of whom a process that went left waiting.
+async fn end(
+    ctx: &Context,
+    view: &RepositoryView,
+    plan: &Plan<'_>,
+    taking: BTreeSet<ObjectKey>,
+    done: &mut Done,
+) -> Result<(), Error> {
+    let left = ctx.world.policies_naming(&view.key).into_iter();
+    let left = left.filter(|one| policy::is_adopting(one));
+    let all = left.map(|one| ObjectKey::of(one.as_ref())).chain(taking);
+    for key in all.collect::<BTreeSet<_>>() {
+        let made = done.adopted.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let planned = plan.adopt.iter().filter(|one| one.policy() == key).count();
+        // Some of it alone would be judged without the rest; but nothing that is refused has it wait for ever.
+        let complete = made.len() == planned || under_way::is_too_long(ctx, &key);
+        if complete && under_way::seen(ctx, made).await {
+            done.take(under_way::end(ctx, &key).await)?;
+        } else {
+            done.later += 1;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a repository's status as it is now, because the breaker writes to it while rows are made.

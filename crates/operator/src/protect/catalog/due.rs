@@ -170,10 +170,24 @@ pub struct Settled {
     pub discovered: usize,
     /// Snapshots that would be rows too, were it not for the bounds.
     pub not_shown: usize,
+    /// Snapshots that would be rows too, had they a namespace to be seen in.
+    pub unplaced: usize,
     /// What could not be written, in words.
     pub trouble: Option<String>,
     /// Something was left to the next scan.
     pub again: bool,
+}
+
+impl Settled {
+    /// Whether everything that was listed belongs to an object that is no row.
+    #[must_use]
+    pub fn is_all_recorded(&self) -> bool {
+        self.discovered == 0
+            && self.not_shown == 0
+            && self.unplaced == 0
+            && self.trouble.is_none()
+            && !self.again
+    }
 }
 
 /// The record of a scan that ended at `now`.
@@ -194,6 +208,7 @@ pub fn ended(
             catalog.last_refresh_at = Some(now);
             catalog.discovered_backup_count = i64::try_from(settled.discovered).ok();
             catalog.not_shown_count = i64::try_from(settled.not_shown).ok().filter(|n| *n > 0);
+            catalog.unplaced_count = i64::try_from(settled.unplaced).ok().filter(|n| *n > 0);
             catalog.last_error.clone_from(&settled.trouble);
             catalog.failures = 0;
             // What was kept while the scan ran has moved the due time, and is not answered.

@@ -8,13 +8,24 @@
 //! **Assumes.** The repository's controller creates the listing Job and never runs two passes over one object at
 //! once. Retention and the breaker leave rows alone by themselves.
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows, [`row`] what one looks like, [`act`] writes.
+//! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
+//!
+//! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
+//! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
+mod adopt;
+#[cfg(test)]
+mod adopt_tests;
+mod adopted;
 pub mod due;
+mod each;
 mod plan;
 mod row;
+mod tell;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 pub use act::{arrived, void};
+pub use adopt::adoption_mode;

@@ -1,4 +1,4 @@
-//! Which rows a listing asks for: pure.
+//! Which rows a listing asks for, and what policies adopt instead: pure.
 //!
 //! **Promises.** A row is made only for a listed snapshot that no Snapshot object records and that no run whose
 //! result is unread may still record. A row is removed only on the proof of this one listing: it was there before
@@ -7,7 +7,8 @@
 //!
 //! **Assumes.** The listing is whole. Snapshots that the day's delete Jobs may have deleted meanwhile are named.
 
-use super::row;
+use super::adopt::{self, Taken, Told};
+use super::{adopted, row};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
@@ -38,6 +39,8 @@ pub struct Scan<'a> {
     pub bounds: Bounds,
     /// Ids that were proven gone within the day: if they are here again, the lane decides about them.
     pub watched: &'a HashSet<String>,
+    /// Who adopts, and what was let go before.
+    pub adoption: adopt::Facts<'a>,
 }
 
 /// How much of what belongs to no object is shown (`spec.catalog.retain`). What is not shown is kept all the same.
@@ -97,6 +100,10 @@ pub struct Plan<'a> {
     pub create: Vec<(ObjectKey, &'a ListedSnapshot)>,
     /// Rows whose first status was never written.
     pub complete: Vec<(Arc<SnapshotView>, &'a ListedSnapshot)>,
+    /// Snapshots that policies take over.
+    pub adopt: Vec<Adopting<'a>>,
+    /// What adoption comes to for each policy.
+    pub told: Vec<Told>,
     /// Rows to remove.
     pub remove: Vec<Arc<SnapshotView>>,
     /// Live Snapshots that were said to have vanished and are listed.
@@ -111,6 +118,25 @@ pub struct Plan<'a> {
     pub uncertain: usize,
 }
 
+/// One snapshot to take over.
+#[derive(Debug)]
+pub struct Adopting<'a> {
+    /// What, by whom, as what.
+    pub taken: Taken<'a>,
+    /// Its object, whose first status was never written.
+    pub begun: Option<Arc<SnapshotView>>,
+    /// Its row, which goes then.
+    pub row: Option<Arc<SnapshotView>>,
+}
+
+impl Adopting<'_> {
+    /// Key of the policy.
+    #[must_use]
+    pub fn policy(&self) -> ObjectKey {
+        ObjectKey::of(self.taken.policy.as_ref())
+    }
+}
+
 /// Whether an object is a row: by its label, and by its status once it has one.
 #[must_use]
 pub fn is_row(view: &SnapshotView) -> bool {
@@ -122,13 +148,40 @@ pub fn is_row(view: &SnapshotView) -> bool {
 /// Plans; `place` says in which namespace a snapshot is seen.
 #[must_use]
 pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<String>) -> Plan<'a> {
-    let known = Known::of(scan);
+    let mut known = Known::of(scan);
     let mut plan = Plan::default();
     let mut seen = HashSet::new();
-    for listed in scan.listing {
+    let free = |listed: &&ListedSnapshot| {
         let id = listed.snapshot_id.as_str();
         let decided_elsewhere = scan.watched.contains(id) && !scan.touched.contains(id);
-        if !seen.insert(id) || decided_elsewhere || known.is_recorded(id) || known.may_be_recorded(listed) {
+        !decided_elsewhere && !known.has_object(id) && !known.may_be_recorded(listed)
+    };
+    let free: Vec<&ListedSnapshot> = scan
+        .listing
+        .iter()
+        .filter(|listed| seen.insert(listed.snapshot_id.as_str()))
+        .filter(free)
+        .collect();
+    let certain: Vec<&ListedSnapshot> = free
+        .iter()
+        .copied()
+        .filter(|listed| !scan.touched.contains(&listed.snapshot_id))
+        .collect();
+    let (taken, told) = adopt::decide(&scan.adoption, &certain);
+    plan.told = told;
+    plan.adopt = taken
+        .into_iter()
+        .map(|taken| known.adopting(scan.repository, taken))
+        .collect();
+    let adopted: HashSet<&str> = plan
+        .adopt
+        .iter()
+        .map(|one| one.taken.listed.snapshot_id.as_str())
+        .collect();
+    known.hide(scan, &adopted);
+    for listed in free {
+        let id = listed.snapshot_id.as_str();
+        if adopted.contains(id) || known.is_recorded(id) {
             continue;
         }
         if known.beyond.contains(id) {
@@ -146,6 +199,10 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     }
     plan.seen_again.clone_from(&known.seen_again);
     for row in &known.rows {
+        if row.snapshot_id().is_some_and(|id| adopted.contains(id)) {
+            // It goes when its object is there.
+            continue;
+        }
         let before = row.metadata.creation_timestamp.as_ref();
         let hidden = known.is_beyond(row);
         let goes = before.is_some_and(|t| t.0 < scan.began) && (hidden || known.is_obsolete(row));
@@ -159,16 +216,43 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
     plan
 }
 
+/// What its snapshot is of, and when it was begun.
+fn taken_of(view: &SnapshotView) -> Option<(Source, Timestamp)> {
+    let status = view.status.as_ref()?;
+    let identity = status.snapshot.as_ref()?.identity.as_ref()?;
+    let source = Source {
+        username: identity.username.clone(),
+        hostname: identity.hostname.clone(),
+        path: identity.source_path.clone(),
+    };
+    Some((source, status.timing.as_ref()?.start_time?))
+}
+
+/// Whether it was made to be adopted and its first status was never written.
+fn is_begun_adoption(view: &SnapshotView) -> bool {
+    view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str())
+        && view.phase().is_none()
+        && view.snapshot_id().is_none()
+}
+
 struct Known<'a> {
     listed: HashSet<&'a str>,
     labels: HashSet<String>,
     /// Ids recorded by any object, with whether one of them is live and no row.
     recorded: HashMap<&'a str, bool>,
+    /// Ids recorded by an object that is no row, live or being deleted.
+    by_object: HashSet<&'a str>,
+    /// Adopted Snapshots of this repository object without a status. Their name says of what; their label is cut.
+    begun_adopted: HashMap<ObjectKey, Arc<SnapshotView>>,
     /// Ids that are not shown.
     beyond: HashSet<&'a str>,
     by_uid: HashMap<&'a str, &'a SnapshotView>,
+    /// What objects of this physical repository record that is not listed, by what it is of and when it was begun.
+    renamed: HashSet<(Source, Timestamp)>,
     /// Rows of this repository object that are not being deleted.
     rows: Vec<Arc<SnapshotView>>,
+    /// Those of them with a status, by the id that they record.
+    row_of: HashMap<&'a str, Arc<SnapshotView>>,
     /// Those of them without a status, by their label.
     begun: HashMap<&'a str, Arc<SnapshotView>>,
     seen_again: Vec<Arc<SnapshotView>>,
@@ -181,9 +265,13 @@ impl<'a> Known<'a> {
             listed: ids().collect(),
             labels: ids().map(row::label).collect(),
             recorded: HashMap::new(),
+            by_object: HashSet::new(),
+            begun_adopted: HashMap::new(),
             beyond: HashSet::new(),
             by_uid: HashMap::new(),
+            renamed: HashSet::new(),
             rows: Vec::new(),
+            row_of: HashMap::new(),
             begun: HashMap::new(),
             seen_again: Vec::new(),
         };
@@ -195,32 +283,68 @@ impl<'a> Known<'a> {
                 && view.pinned_unique_id().is_none_or(|u| u == scan.unique_id)
             {
                 *known.recorded.entry(id).or_default() |= live && !row;
+                if !row {
+                    known.by_object.insert(id);
+                    if !known.listed.contains(id) {
+                        known.renamed.extend(taken_of(view));
+                    }
+                }
                 // Only where it is certain that it is this repository's snapshot that is listed.
                 let certain = view.pinned_unique_id() == Some(scan.unique_id);
                 if live && !row && certain && known.listed.contains(id) && view.is_vanished() {
                     known.seen_again.push(Arc::clone(view));
                 }
             }
+            let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
+            if live && of_this_object && is_begun_adoption(view) {
+                known.begun_adopted.insert(view.key(), Arc::clone(view));
+            }
             if !row || !live {
                 continue;
             }
-            let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
             if view.status.is_some() {
                 let pinned = view.pin().as_ref() == Some(&scan.repository.key);
                 if pinned && view.pinned_unique_id() == Some(scan.unique_id) {
                     known.rows.push(Arc::clone(view));
+                    if let Some(id) = view.snapshot_id() {
+                        known.row_of.insert(id, Arc::clone(view));
+                    }
                 }
             } else if of_this_object && let Some(label) = view.label(names::SNAPSHOT_ID_LABEL) {
                 known.rows.push(Arc::clone(view));
                 known.begun.insert(label, Arc::clone(view));
             }
         }
-        let candidates = scan
-            .listing
-            .iter()
-            .filter(|listed| known.recorded.get(listed.snapshot_id.as_str()) != Some(&true));
-        known.beyond = scan.bounds.beyond(candidates);
         known
+    }
+
+    /// Decides what is not shown: not of what a live object records or will.
+    fn hide(&mut self, scan: &Scan<'a>, adopted: &HashSet<&str>) {
+        let candidates = scan.listing.iter().filter(|listed| {
+            let id = listed.snapshot_id.as_str();
+            self.recorded.get(id) != Some(&true) && !adopted.contains(id)
+        });
+        self.beyond = scan.bounds.beyond(candidates);
+    }
+
+    /// What is there of the object and of the row of one that is taken over.
+    fn adopting(&self, repository: &RepositoryView, taken: Taken<'a>) -> Adopting<'a> {
+        let id = taken.listed.snapshot_id.as_str();
+        let begun = self.begun_adopted.get(&adopted::key(repository, &taken));
+        let row = self
+            .row_of
+            .get(id)
+            .or_else(|| self.begun.get(row::label(id).as_str()));
+        Adopting {
+            begun: begun.cloned(),
+            row: row.cloned(),
+            taken,
+        }
+    }
+
+    /// By an object that is no row, be it live or being deleted.
+    fn has_object(&self, id: &str) -> bool {
+        self.by_object.contains(id)
     }
 
     /// By an object that is live or being deleted, a row included.
@@ -229,8 +353,12 @@ impl<'a> Known<'a> {
     }
 
     /// By the object it was taken for: one whose result is unread, or that records an id which is not in the
-    /// listing (an engine may give a snapshot a new one).
+    /// listing (an engine may give a snapshot a new one: Kopia does so when it is pinned there). An object knows what it is
+    /// of without its tag too, as one that was adopted does.
     fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
+        if self.renamed.contains(&(listed.source.clone(), listed.start_time)) {
+            return true;
+        }
         let uid = listed.snapshot_uid.as_deref();
         let Some(view) = uid.and_then(|uid| self.by_uid.get(uid)) else {
             return false;
@@ -260,12 +388,18 @@ impl<'a> Known<'a> {
         row.snapshot_id().is_some_and(|id| self.beyond.contains(id))
     }
 
+    /// By a live object that is no row; few rows are asked about.
+    fn is_recorded_as(&self, label: &str) -> bool {
+        let live = self.recorded.iter().filter(|(_, live)| **live);
+        live.into_iter().any(|(id, _)| row::label(id) == label)
+    }
+
     fn is_obsolete(&self, row: &SnapshotView) -> bool {
         match row.snapshot_id() {
             Some(id) => !self.listed.contains(id) || self.recorded.get(id) == Some(&true),
             None if row.status.is_none() => row
                 .label(names::SNAPSHOT_ID_LABEL)
-                .is_none_or(|label| !self.labels.contains(label)),
+                .is_none_or(|label| !self.labels.contains(label) || self.is_recorded_as(label)),
             None => false,
         }
     }

@@ -1,8 +1,10 @@
 //! When a scan comes, and which rows it asks for.
 
+use super::adopt::Facts;
 use super::due::{Request, Settled, Want, connected, ended, keeps_data, put_off, wanted};
 use super::plan::{Bounds, Plan, Scan, plan};
 use super::row;
+use crate::protect::wave::let_go::LetGo;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::Repository;
@@ -48,6 +50,7 @@ fn listed(id: &str, uid: Option<&str>) -> ListedSnapshot {
         size_bytes: Some(7),
         cluster: Some("here".into()),
         snapshot_uid: uid.map(str::to_owned),
+        pinned: false,
     }
 }
 
@@ -125,10 +128,20 @@ fn scan_within(
         touched: &touched,
         bounds,
         watched: &HashSet::new(),
+        adoption: Facts {
+            repository: &repository,
+            claimants: &[],
+            let_go: &LetGo::default(),
+            incomplete: false,
+            cluster: "here",
+            now: at(BEGAN),
+        },
     };
     let Plan {
         create,
         complete,
+        adopt: _,
+        told: _,
         remove,
         seen_again,
         kept,
@@ -529,6 +542,7 @@ fn what_could_not_be_written_is_said_and_tried_again() {
     let settled = Settled {
         discovered: 2,
         not_shown: 0,
+        unplaced: 0,
         trouble: Some("quota".into()),
         again: false,
     };

@@ -1,6 +1,6 @@
 //! Stamping, deleting, reporting.
 
-use super::decide::{Decision, Facts, Prune};
+use super::decide::{Decision, Facts, Prune, is_adopting};
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;
 use crate::runtime::write::WriteError;
@@ -13,7 +13,6 @@ use holdfast_api::{SnapshotPolicy, conditions, names};
 use holdfast_core::retention::again::{self, Pruned};
 use jiff::Timestamp;
 use kube::api::{Api, PropagationPolicy};
-use kube::core::PartialObjectMeta;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +21,8 @@ use std::time::Duration;
 const ASK_AGAIN: usize = 50;
 /// How soon a write that was refused is tried again when no event comes.
 const REFUSED_AGAIN: Duration = Duration::from_secs(60);
+/// How soon a policy that takes over is looked at again when no event comes.
+const ADOPTING_AGAIN: Duration = Duration::from_secs(600);
 
 /// Carries out a decision.
 pub async fn carry_out(
@@ -88,6 +89,8 @@ pub async fn carry_out(
     } else if refused || facts.identity.is_err() || decision.identity_kept.is_some() {
         // What it waits for may be said on another object.
         Next::After(REFUSED_AGAIN)
+    } else if is_adopting(&facts.policy) {
+        Next::After(ADOPTING_AGAIN)
     } else {
         Next::Settled
     })
@@ -147,16 +150,20 @@ async fn remember_names(
     })
 }
 
-/// Whether the policy is live what was judged, for pruning rests on its spec; and nobody else manages it by now.
+/// Whether the policy is live what was judged, for pruning rests on its spec, and takes over nothing; and nobody else
+/// manages it by now.
 async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool, Error> {
     if ctx.foreign.alive().is_some() {
         return Ok(false);
     }
-    let api: Api<PartialObjectMeta<SnapshotPolicy>> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let api: Api<SnapshotPolicy> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let judged = &facts.policy.metadata;
-    Ok(api.get_opt(&key.name).await?.is_some_and(|live| {
-        let live = &live.metadata;
-        live.uid == judged.uid && live.generation == judged.generation && live.deletion_timestamp.is_none()
+    Ok(api.get_opt(&key.name).await?.is_some_and(|policy| {
+        let live = &policy.metadata;
+        live.uid == judged.uid
+            && live.generation == judged.generation
+            && live.deletion_timestamp.is_none()
+            && !is_adopting(&policy)
     }))
 }
 

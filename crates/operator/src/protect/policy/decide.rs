@@ -152,11 +152,18 @@ pub fn decide(facts: &Facts, now: Timestamp) -> Decision {
             Some(Prune { view, kept })
         })
         .collect();
-    decision.asked = true;
     decision.restamp = restamp(facts, &completed, keep.as_ref(), now);
     let all: Vec<Prune> = decision.prune.iter().chain(&decision.restamp).cloned().collect();
-    decision.held = held(facts, &all);
-    if decision.held.is_some() {
+    let waits = is_adopting(policy);
+    decision.asked = !waits;
+    if waits {
+        // What comes to it a few at a time is judged when all of it is there.
+        decision.message =
+            "The policy is in force. Snapshots are being adopted: retention waits until all of them are there.".into();
+    } else {
+        decision.held = held(facts, &all);
+    }
+    if waits || decision.held.is_some() {
         decision.prune.clear();
         decision.restamp.clear();
     }
@@ -187,6 +194,13 @@ fn identity_kept(policy: &SnapshotPolicy, resolved: &Resolved) -> Option<String>
         policy.metadata.name.as_deref().unwrap_or_default(),
         names::ALLOW_IDENTITY_CHANGE,
     ))
+}
+
+/// Whether something is being taken over, so that nothing of it is pruned.
+#[must_use]
+pub fn is_adopting(policy: &SnapshotPolicy) -> bool {
+    let adoption = policy.status.as_ref().and_then(|s| s.adoption.as_ref());
+    adoption.is_some_and(|adoption| adoption.under_way.is_some())
 }
 
 /// `spec.retention` in the words of the decision.
@@ -261,12 +275,20 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
         .filter(|p| p.view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str()))
         .map(|p| p.view.uid())
         .collect();
+    let status = policy.status.as_ref();
+    let held = status.and_then(|s| conditions::get(&s.conditions, conditions::MASS_PRUNE_HELD));
     let pass = mass::Pass {
         prunes: prune.len(),
         adopted: &adopted,
         threshold: facts.threshold,
         generation: policy.metadata.generation,
         completed: retention.and_then(|r| r.completed_generation),
+        taken_over: status
+            .and_then(|s| s.adoption.as_ref())
+            .and_then(|adoption| adoption.last_adopted_at),
+        held: held.is_some_and(|held| {
+            held.status == "True" && held.observed_generation == policy.metadata.generation
+        }),
         acknowledged: annotations.and_then(|a| a.get(names::ALLOW_MASS_PRUNE).map(String::as_str)),
     };
     let generation = policy.metadata.generation.unwrap_or_default();
@@ -274,7 +296,7 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
         mass::Mass::Goes => return None,
         mass::Mass::HeldForEdit(value) => (
             format!(
-                "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) since retention last ran to its end",
+                "Retention would prune {} Snapshots at once, and the policy was edited (generation {generation}) or adopted Snapshots since retention last ran to its end",
                 prune.len()
             ),
             value,
@@ -288,7 +310,7 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
         ),
     };
     Some(format!(
-        "{why}; the threshold is {}. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{value}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
+        "{why}; the threshold is {}, and what is held once stays so when it becomes fewer. Nothing of this policy is pruned until a person decides. To prune them: kubectl -n {} annotate snapshotpolicy/{} {}=\"{value}\" --overwrite. To keep them, set spec.retention so that it keeps them.",
         facts.threshold,
         policy.metadata.namespace.as_deref().unwrap_or_default(),
         policy.metadata.name.as_deref().unwrap_or_default(),
@@ -341,6 +363,13 @@ pub fn completed(view: &SnapshotView, now: Timestamp) -> Option<Completed> {
         pinned: view.spec.pin,
         vanished: view.is_vanished(),
     })
+}
+
+/// Those of these Snapshots that count, as retention sees them at this moment.
+#[must_use]
+pub fn counted(snapshots: &[Arc<SnapshotView>], now: Timestamp) -> Vec<Completed> {
+    let those = snapshots.iter().filter(|view| counts(view));
+    those.filter_map(|view| completed(view, now)).collect()
 }
 
 /// Its end. What was recorded before now had ended when it was recorded.

@@ -290,10 +290,15 @@ fn allowed_by(policy: &SnapshotPolicy, view: Option<&RepositoryView>) -> Option<
     })
 }
 
-/// The path that is recorded of the policy's claim (`docs/design.md` 3.7).
+/// The path that is recorded of a claim (`docs/design.md` 3.7).
+#[must_use]
+pub fn path_of(claim: &str) -> String {
+    format!("/pvc/{claim}")
+}
+
 fn path(policy: &SnapshotPolicy) -> Option<String> {
     let pvc = policy.spec.sources.first()?.pvc.as_ref()?;
-    Some(format!("/pvc/{}", pvc.name))
+    Some(path_of(&pvc.name))
 }
 
 /// The policy that has this identity and path in the same physical repository. Who had all three first has them.

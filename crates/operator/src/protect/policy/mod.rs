@@ -15,6 +15,7 @@
 //! loses it here.
 
 mod act;
+mod adoption;
 mod cleanup;
 mod decide;
 pub mod identity;
@@ -26,9 +27,13 @@ use crate::runtime::queue::Next;
 use crate::world::World;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::SnapshotView;
-pub use decide::{Decision, Facts, completed, decide, kept_now};
+pub use adoption::is_left_waiting;
+pub use decide::{Decision, Facts, completed, counted, decide, is_adopting, keep, kept_now};
 use holdfast_api::{SnapshotPolicy, names};
 use holdfast_core::deletion::breaker::strictest;
+use holdfast_core::identity::Named;
+use holdfast_protocol::work::Source;
+use identity::Refused;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -51,10 +56,51 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
         // Its own event brings it back.
         return Ok(Next::After(std::time::Duration::from_secs(1)));
     }
-    let facts = observe(&ctx.world, key, policy);
     let now = ctx.clock.now();
+    let asked = match adoption::look(ctx, key, &policy, now).await {
+        // Its own event brings it back.
+        Ok(true) => return Ok(Next::After(std::time::Duration::from_secs(1))),
+        Ok(false) => true,
+        Err(Error::NotLeader) => return Err(Error::NotLeader),
+        // Retention does not wait for what only adoption needs.
+        Err(error) => {
+            tracing::warn!(policy = %key, %error, "what there is to adopt cannot be asked for; retention goes on");
+            false
+        }
+    };
+    let facts = observe(&ctx.world, key, policy);
     let decision = decide::decide(&facts, now);
-    act::carry_out(ctx, key, &facts, decision, now).await
+    let next = act::carry_out(ctx, key, &facts, decision, now).await?;
+    Ok(match next {
+        Next::Settled if !asked => Next::After(ASK_AGAIN),
+        Next::Settled | Next::Failed | Next::After(_) => next,
+    })
+}
+
+/// How soon it is asked again for what there is to adopt, when that failed.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Who and what a snapshot is of: the policy's identity, and the claim (`docs/design.md` 3.7).
+#[must_use]
+pub fn source_of(named: &Named, claim: &str) -> Source {
+    Source {
+        username: named.username.clone(),
+        hostname: named.hostname.clone(),
+        path: identity::path_of(claim),
+    }
+}
+
+/// What a policy claims in its repository: also what another policy has already, for then neither may take over what
+/// belongs to no object. None: it names no claim, or its specs say no name.
+#[must_use]
+pub fn source(world: &World, key: &ObjectKey, policy: &SnapshotPolicy) -> Option<Source> {
+    let claim = policy.spec.sources.first()?.pvc.as_ref()?;
+    let named = match identity::of(world, key, policy) {
+        Ok(resolved) => resolved.in_force.named().clone(),
+        Err(Refused::Taken { by: _, named }) => named,
+        Err(Refused::Invalid(_)) => return None,
+    };
+    Some(source_of(&named, &claim.name))
 }
 
 /// What a decision about a policy rests on.

@@ -11,6 +11,7 @@ use crate::jobs::job_name;
 use crate::jobs::outcome::{JobFact, Read, refused_pod};
 use crate::jobs::privileged::{self, Task};
 use crate::jobs::projection::{self, Projection};
+use crate::protect::policy;
 use crate::protect::wave::writers;
 use crate::runtime::queue::Next;
 use crate::runtime::{diff, write};
@@ -22,7 +23,7 @@ use holdfast_api::snapshot::{JobStatus, Resolved, ResolvedSource, RunFailure, Sn
 use holdfast_api::{conditions, names};
 use holdfast_core::deletion::silence::Begin;
 use holdfast_protocol::SOURCE_DIR;
-use holdfast_protocol::work::{BackupItem, Operation, Source, WorkDocument};
+use holdfast_protocol::work::{BackupItem, Operation, WorkDocument};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Api;
@@ -261,7 +262,7 @@ async fn blocked(ctx: &Context, view: &SnapshotView, why: &Blocked, now: Timesta
 async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestamp) -> Result<Next, Error> {
     let key = view.key();
     let name = job_name(&key.name);
-    let source = source(run);
+    let source = policy::source_of(&run.identity, &run.claim);
     let pin = Resolved {
         repository: Some(keys::pin_to(&run.repository.key)),
         unique_id: run.repository.unique_id().map(str::to_owned),
@@ -440,15 +441,6 @@ fn settings(run: &Possible) -> MoverDefaults {
     match &run.policy.spec.mover {
         None => defaults,
         Some(recipe) => recipe.over(&defaults),
-    }
-}
-
-/// Who and what the snapshot is of: the policy's identity, and the claim (`docs/design.md` 3.7).
-fn source(run: &Possible) -> Source {
-    Source {
-        username: run.identity.username.clone(),
-        hostname: run.identity.hostname.clone(),
-        path: format!("/pvc/{}", run.claim),
     }
 }
 

@@ -19,8 +19,10 @@ mod fire;
 pub mod foresee;
 mod judge;
 mod justified;
+mod kept_maps;
 mod lease;
 mod legacy;
+pub mod let_go;
 mod live;
 mod mark;
 mod member;
@@ -138,7 +140,10 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let left = (!jobs.is_empty() || plan.fire.is_some()) && later.cut();
     let mut marked = mark::write(ctx, &observed, marks).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
-    refused |= release::release(ctx, &observed, &plan).await?;
+    let missed = let_go::remember(ctx, &observed, &plan).await?;
+    let stay = records::forgotten(ctx, &mut observed, &plan, &missed, now).await?;
+    refused |= !stay.is_empty() || !missed.refused.is_empty();
+    refused |= release::release(ctx, &observed, &plan, &stay).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);
     let fired = match (plan.withdraw, &plan.fire, &lock) {
         (Some(why), _, _) => {

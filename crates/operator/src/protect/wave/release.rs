@@ -16,19 +16,24 @@ use holdfast_core::deletion::messages::describe;
 use holdfast_core::deletion::{Decision, Plan, RetainReason, Verdict};
 use kube::api::Api;
 use kube::runtime::events::EventType;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases what a plan lets go without deleting; answers whether one was refused.
+/// Releases what a plan lets go without deleting, but not those in `stay`; answers whether one was refused.
 ///
 /// # Errors
 /// [`Error`]; a conflict after every other finalizer was tried.
-pub async fn release(ctx: &Context, observed: &Observed, plan: &Plan) -> Result<bool, Error> {
+pub async fn release(
+    ctx: &Context,
+    observed: &Observed,
+    plan: &Plan,
+    stay: &BTreeSet<String>,
+) -> Result<bool, Error> {
     let going: Vec<Going> = plan
         .decisions
         .iter()
-        .filter(|d| d.releases())
+        .filter(|d| d.releases() && !stay.contains(&d.uid))
         .filter_map(|d| Going::of(observed, plan, d))
         .collect();
     let views: Vec<Arc<SnapshotView>> = going.iter().map(|g| Arc::clone(&g.view)).collect();

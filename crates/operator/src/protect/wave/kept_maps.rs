@@ -1,0 +1,189 @@
+//! The ConfigMaps in which [`super::let_go`] remembers: which entry goes where, and the writing.
+//!
+//! **Promises.** What a map says already is not written again. A map that is full is followed by another one; nothing that is
+//! remembered makes place for anything.
+
+use super::let_go::Entry;
+use crate::context::{Context, Error};
+use crate::jobs::short_hash;
+use holdfast_api::names;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Bytes of keys and values in one map; the API server takes a MiB, names and labels included.
+const MOST_BYTES: usize = 900 << 10;
+/// Maps that may follow one another.
+const MOST_MAPS: usize = 64;
+/// How often it is tried when somebody else makes or removes a map.
+const ATTEMPTS: usize = 3;
+
+/// The maps of the operator's namespace.
+pub fn api(ctx: &Context) -> Api<ConfigMap> {
+    Api::namespaced(ctx.client.clone(), &ctx.settings.namespace)
+}
+
+/// Writes entries into the maps that begin with `first`.
+///
+/// # Errors
+/// [`Error`]: some of them may be written.
+pub async fn put(
+    ctx: &Context,
+    first: &str,
+    unique_id: &str,
+    entries: &BTreeMap<String, Entry>,
+) -> Result<(), Error> {
+    for _ in 0..ATTEMPTS {
+        match once(ctx, first, unique_id, entries.clone()).await {
+            Err(Error::Conflict) => {}
+            other => return other,
+        }
+    }
+    Err(Error::Conflict)
+}
+
+async fn once(
+    ctx: &Context,
+    first: &str,
+    unique_id: &str,
+    mut left: BTreeMap<String, Entry>,
+) -> Result<(), Error> {
+    for n in 0..MOST_MAPS {
+        let name = if n == 0 {
+            first.to_owned()
+        } else {
+            format!("{first}-{n}")
+        };
+        let map = api(ctx).get_opt(&name).await?;
+        let (goes, rest) = fits(map.as_ref(), left)?;
+        if !goes.is_empty() {
+            write(ctx, &name, unique_id, map.is_some(), goes).await?;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        left = rest;
+    }
+    let full = kube::core::Status::failure("every map is full", "TooLarge").with_code(413);
+    Err(kube::Error::Api(full.boxed()).into())
+}
+
+type Split = (BTreeMap<String, String>, BTreeMap<String, Entry>);
+
+/// What is written into this map, and what goes on to the next: pure.
+fn fits(map: Option<&ConfigMap>, entries: BTreeMap<String, Entry>) -> Result<Split, Error> {
+    let held = map.and_then(|map| map.data.as_ref());
+    let there = |key: &str| held.and_then(|held| held.get(key));
+    let mut size: usize = held.into_iter().flatten().map(|(k, v)| k.len() + v.len()).sum();
+    let (mut goes, mut rest) = (BTreeMap::new(), BTreeMap::new());
+    for (key, entry) in entries {
+        let before = there(&key);
+        if before.is_some_and(|text| Entry::read(text).says_the_same(&entry)) {
+            continue;
+        }
+        let text = serde_json::to_string(&entry).map_err(crate::jobs::build::BuildError::from)?;
+        let more = key.len() + text.len();
+        if before.is_some() || size + more <= MOST_BYTES {
+            size += more;
+            goes.insert(key, text);
+        } else {
+            rest.insert(key, entry);
+        }
+    }
+    Ok((goes, rest))
+}
+
+async fn write(
+    ctx: &Context,
+    name: &str,
+    unique_id: &str,
+    exists: bool,
+    data: BTreeMap<String, String>,
+) -> Result<(), Error> {
+    ctx.leadership.guard()?;
+    if exists {
+        let patch = Patch::Merge(json!({ "data": data }));
+        return match api(ctx).patch(name, &PatchParams::default(), &patch).await {
+            Ok(_) => Ok(()),
+            // Removed since it was looked at.
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(Error::Conflict),
+            Err(error) => Err(error.into()),
+        };
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": ctx.settings.namespace,
+            "labels": {
+                names::MANAGED_BY_LABEL: names::MANAGED_BY,
+                names::KEPT_MEMORY_LABEL: short_hash(unique_id),
+            },
+        },
+        "data": data,
+    });
+    let map: ConfigMap = serde_json::from_value(object).map_err(crate::jobs::build::BuildError::from)?;
+    api(ctx).create(&PostParams::default(), &map).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_api::shared::DeletionPolicy;
+
+    fn entry(of: &str, at: i64) -> Entry {
+        Entry {
+            policy: DeletionPolicy::Retain,
+            pinned: false,
+            under: Some("p".repeat(36)),
+            of: of.to_owned(),
+            at: jiff::Timestamp::from_second(at).ok(),
+        }
+    }
+
+    fn entries(range: std::ops::Range<usize>) -> BTreeMap<String, Entry> {
+        range.map(|n| (format!("{n:064x}"), entry("o", 1))).collect()
+    }
+
+    fn map(data: BTreeMap<String, String>) -> ConfigMap {
+        ConfigMap {
+            data: Some(data),
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn a_full_map_is_followed_by_another_and_loses_nothing() {
+        let all = entries(0..10_000);
+        let mut left = all.clone();
+        let mut seen = BTreeMap::new();
+        for _ in 0..4 {
+            let (goes, rest) = fits(None, left).unwrap();
+            let bytes: usize = goes.iter().map(|(k, v)| k.len() + v.len()).sum();
+            assert!(bytes <= MOST_BYTES, "{bytes}");
+            // A second look finds it full, and takes nothing away.
+            let full = map(goes.clone());
+            let (more, later) = fits(Some(&full), entries(20_000..20_100)).unwrap();
+            assert!(rest.is_empty() || (more.is_empty() && later.len() == 100));
+            seen.extend(goes);
+            left = rest;
+        }
+        assert!(left.is_empty());
+        assert_eq!(seen.len(), all.len());
+    }
+
+    #[test]
+    fn what_a_map_says_is_not_written_again_and_what_changed_is_written_in_its_place() {
+        let (goes, _) = fits(None, entries(0..10_000)).unwrap();
+        let full = map(goes);
+        let same = BTreeMap::from([(format!("{:064x}", 1), entry("o", 99))]);
+        let (again, rest) = fits(Some(&full), same).unwrap();
+        assert!(again.is_empty() && rest.is_empty(), "only the time is another");
+        let other = BTreeMap::from([(format!("{:064x}", 1), entry("another", 99))]);
+        let (again, rest) = fits(Some(&full), other).unwrap();
+        assert_eq!((again.len(), rest.len()), (1, 0));
+    }
+}
