@@ -35,6 +35,11 @@ fn listing(count: i64) -> Vec<ListedSnapshot> {
         .collect()
 }
 
+fn id_of(snapshot: &Value) -> String {
+    let id = snapshot["status"]["snapshot"]["kopiaSnapshotID"].as_str();
+    id.unwrap().to_owned()
+}
+
 fn listed(id: &str, start_time: Timestamp) -> ListedSnapshot {
     ListedSnapshot {
         snapshot_id: id.to_owned(),
@@ -201,6 +206,61 @@ async fn only_what_is_kept(says: &str) {
     assert_eq!(policy["status"]["adoption"]["skippedByRetention"], 4_884);
     assert_eq!(story.told("AdoptionSkippedByRetention").len(), 1);
     assert!(story.told("MassPruneHeld").is_empty());
+}
+
+#[tokio::test]
+async fn a_policy_adopts_what_bears_its_identity_in_force_and_not_what_bears_its_own_name() {
+    let story = Story::new(10);
+    let mut all = listing(4);
+    for one in &mut all[..2] {
+        one.source.username = "app".into();
+        one.source.hostname = "old-cluster".into();
+    }
+    story.adopter(json!({ "identity": { "username": "app", "hostname": "old-cluster" } }));
+    story.scanned(&all).await;
+    let mut adopted: Vec<String> = story.of_origin("adopted").iter().map(id_of).collect();
+    adopted.sort();
+    assert_eq!(adopted, [all[0].snapshot_id.clone(), all[1].snapshot_id.clone()]);
+    assert_eq!(story.of_origin("discovered").len(), 2);
+}
+
+#[tokio::test]
+async fn a_policy_whose_specs_say_no_name_adopts_nothing() {
+    let story = Story::new(10);
+    story.server.edit(&repository_path(), |repository| {
+        repository["spec"]["identityDefaults"] = json!({ "usernameExpr": "labels['team']" });
+    });
+    story.adopter(json!({}));
+    story.scanned(&listing(3)).await;
+    assert!(story.of_origin("adopted").is_empty());
+    assert_eq!(story.of_origin("discovered").len(), 3);
+}
+
+#[tokio::test]
+async fn of_two_policies_with_one_identity_neither_adopts_also_when_one_had_it_first() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    let mut second = story.adopter_now();
+    second["metadata"]["name"] = json!("q");
+    second["metadata"]["uid"] = json!("q-uid");
+    second["spec"]["identity"] = json!({ "username": "p" });
+    story
+        .server
+        .put(&SNAPSHOTS.replace("/snapshots", "/snapshotpolicies/q"), second);
+    // The first has it in its status: the second is refused it, and claims it all the same.
+    story.adopter_pass().await;
+    assert_eq!(
+        story.adopter_now()["status"]["resolved"]["identity"]["username"],
+        "p"
+    );
+    story.scanned(&listing(3)).await;
+    assert!(story.of_origin("adopted").is_empty());
+    assert_eq!(story.of_origin("discovered").len(), 3);
+    let told = story.adopter_now()["status"]["conditions"].clone();
+    let told = told.as_array().unwrap();
+    let contested = told.iter().find(|c| c["type"] == "AdoptionContested").unwrap();
+    assert_eq!(contested["status"], "True");
+    assert!(contested["message"].as_str().unwrap().contains("backup/q"));
 }
 
 #[tokio::test]
