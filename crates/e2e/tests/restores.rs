@@ -472,10 +472,6 @@ async fn a_source_and_a_target_have_to_be_one_each() -> Result<()> {
             "spec.mover.securityContext.capabilities is not supported",
         ),
         (
-            with(&["credentialProjection"], json!({ "enabled": true })),
-            "spec.credentialProjection is not supported",
-        ),
-        (
             with(&["options"], json!({ "parallel": 8 })),
             "spec.options.parallel is not supported",
         ),

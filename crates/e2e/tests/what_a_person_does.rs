@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{conditions, names};
-use holdfast_e2e::scenario::{REPOSITORY, Scenario};
+use holdfast_e2e::scenario::{POLICY, REPOSITORY, Scenario};
 use holdfast_e2e::{Lab, Look, until};
 use kube::api::Api;
 use kube::config::Kubeconfig;
@@ -228,6 +228,44 @@ async fn foreseen_held_and_released() -> Result<()> {
         )
     })
     .await?;
+    std::fs::remove_file(&viewer.kubeconfig)?;
+    scenario.end().await
+}
+
+#[tokio::test]
+async fn retention_is_foreseen_as_it_is_and_as_it_would_be_edited() -> Result<()> {
+    let name = "retention_is_foreseen_as_it_is_and_as_it_would_be_edited";
+    let Some(lab) = Lab::for_test(name).await? else {
+        return Ok(());
+    };
+    let scenario = Scenario::with_repository(&lab, "foreseen", Some(2)).await?;
+    for name in ["first", "second", "third"] {
+        scenario.back_up(name, POLICY).await?;
+    }
+    let viewer = Person::new(&scenario)
+        .await?
+        .with_role(&scenario, "viewer", "view")
+        .await?;
+    let policy = format!("snapshotpolicy/{POLICY}");
+    let foreseen = async |edit: &[&str]| {
+        let mut args = vec!["forecast", "retention", &policy, "-o", "json"];
+        args.extend(edit);
+        let said = viewer.says(&args).await?;
+        ensure!(said.code == Some(0), "{}{}", said.out, said.err);
+        let json = said.json()?;
+        let counts = ["kept", "pruned", "held"].map(|one| json[one].as_u64());
+        anyhow::Ok((json["asIfEdited"].clone(), counts, json["toPrune"].clone()))
+    };
+    // It names no count: nothing is ever pruned.
+    let (edited, counts, _) = foreseen(&[]).await?;
+    assert_eq!((edited, counts), (json!(false), [Some(3), Some(0), Some(0)]));
+    let (edited, counts, _) = foreseen(&["--keep-latest", "2"]).await?;
+    assert_eq!((edited, counts), (json!(true), [Some(2), Some(1), Some(0)]));
+    // Two at once are the repository's threshold: an edit that prunes them waits for a person.
+    let (_, counts, to_prune) = foreseen(&["--keep-latest", "1"]).await?;
+    assert_eq!(counts, [Some(1), Some(0), Some(2)]);
+    assert!(to_prune.to_string().contains("allow-mass-prune"), "{to_prune}");
+    assert_eq!(scenario.snapshots().await?.len(), 3, "it was only asked");
     std::fs::remove_file(&viewer.kubeconfig)?;
     scenario.end().await
 }
