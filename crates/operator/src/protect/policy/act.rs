@@ -150,8 +150,9 @@ async fn remember_names(
     })
 }
 
-/// Whether the policy is live what was judged, for pruning rests on its spec, and takes over nothing; and nobody else
-/// manages it by now.
+/// Whether the policy is live what was judged, for pruning rests on its spec, and takes over nothing and took nothing over
+/// since; and nobody else manages it by now. A watch of policies may lag behind that of Snapshots: what came by an adoption
+/// that is over would be judged as if it were the ordinary course.
 async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool, Error> {
     if ctx.foreign.alive().is_some() {
         return Ok(false);
@@ -164,7 +165,19 @@ async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool,
             && live.generation == judged.generation
             && live.deletion_timestamp.is_none()
             && !is_adopting(&policy)
+            && taken_over(&policy) == taken_over(&facts.policy)
     }))
+}
+
+/// What was taken over, and what retention completed since.
+fn taken_over(policy: &SnapshotPolicy) -> (Option<Timestamp>, Option<i64>) {
+    let status = policy.status.as_ref();
+    let adoption = status.and_then(|status| status.adoption.as_ref());
+    let retention = status.and_then(|status| status.retention.as_ref());
+    (
+        adoption.and_then(|adoption| adoption.last_adopted_at),
+        retention.and_then(|retention| retention.completed_generation),
+    )
 }
 
 /// Stamps with the judged resourceVersion, then deletes with UID and the stamped version as preconditions.
