@@ -163,6 +163,11 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
         "Another policy claims the same identity, and the repository has snapshots of it that belong to no object: neither policy adopts them (IdentityShared). The message names the other one.",
     ),
     (
+        conditions::ADOPTION_HELD,
+        "SnapshotPolicy",
+        "The repository has snapshots that belong to no object and are of what the policy backs up, and it adopts none of them: not everything that was let go is remembered (KeptMemoryIncomplete), an object has no status (StatusLost), or records a snapshot that is not there under its id (SnapshotNotIdentified). The message says what to do.",
+    ),
+    (
         conditions::TIMEZONE_DEFAULT_AMBIGUOUS,
         "SnapshotSchedule",
         "The repositories of the policies it selects disagree about `scheduleDefaults`: UTC without jitter counts where the schedule says nothing itself.",

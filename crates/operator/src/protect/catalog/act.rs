@@ -11,6 +11,7 @@ use crate::context::{Context, Error};
 use crate::protect::policy::{self, identity};
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
+use crate::protect::wave::kept::{LetGo, Seen};
 use crate::protect::wave::{again, let_go, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
@@ -93,6 +94,8 @@ pub async fn arrived(
         take_back(ctx, back).await?;
     }
     let mut done = carry_out(ctx, view, &plan).await?;
+    let brief = |told: &&adopt::Told| told.held.as_ref().is_some_and(adopt::Held::is_brief);
+    done.later += plan.told.iter().filter(brief).count();
     // What one policy or one map refuses does not make the listing void for everybody.
     let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
@@ -226,30 +229,21 @@ fn may_use(ctx: &Context, view: &RepositoryView, namespace: Option<&str>) -> boo
     }
 }
 
-/// Forgets of what was let go what is not in the repository any more, and what a live object records again.
+/// Forgets of what was let go what has not been in the repository for long, and what a live object records again.
 async fn forget(
     ctx: &Context,
     view: &RepositoryView,
     began: Timestamp,
-    let_go: &let_go::LetGo,
+    let_go: &LetGo,
     listing: &[ListedSnapshot],
     snapshots: &[Arc<SnapshotView>],
 ) -> Result<(), Error> {
-    let listed: HashSet<String> = listing
-        .iter()
-        .map(|row| let_go::data_key(&row.snapshot_id))
-        .collect();
-    let live = snapshots.iter().filter(|one| {
+    let live = snapshots.iter().map(Arc::as_ref).filter(|one| {
         let here = one.pinned_unique_id() == view.unique_id();
         here && one.metadata.deletion_timestamp.is_none() && !is_row(one)
     });
-    let recorded: HashSet<String> = live
-        .filter_map(|one| one.snapshot_id().map(let_go::data_key))
-        .collect();
-    let_go::forget(ctx, let_go, began, |key| {
-        !listed.contains(key) || recorded.contains(key)
-    })
-    .await
+    let (listed, recorded) = (Seen::listed(listing), Seen::recorded(live));
+    let_go::forget(ctx, let_go, began, &listed, &recorded).await
 }
 
 /// What became of the rows of a plan.

@@ -3,7 +3,7 @@
 //! **Promises.** What a map says already is not written again. A map that is full is followed by another one; nothing that is
 //! remembered makes place for anything.
 
-use super::let_go::Entry;
+use super::kept::Entry;
 use crate::context::{Context, Error};
 use crate::jobs::short_hash;
 use holdfast_api::names;
@@ -12,8 +12,9 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Bytes of keys and values in one map; the API server takes a MiB, names and labels included.
-const MOST_BYTES: usize = 900 << 10;
+/// Bytes of keys and values in one map; the API server takes a MiB, names and labels included, and each entry may come to
+/// say since when its snapshot is missing.
+const MOST_BYTES: usize = 800 << 10;
 /// Maps that may follow one another.
 const MOST_MAPS: usize = 64;
 /// How often it is tried when somebody else makes or removes a map.
@@ -141,6 +142,8 @@ mod tests {
             under: Some("p".repeat(36)),
             of: of.to_owned(),
             at: jiff::Timestamp::from_second(at).ok(),
+            taken: Some("t".repeat(16)),
+            missing_since: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod fire;
 pub mod foresee;
 mod judge;
 mod justified;
+pub mod kept;
 mod kept_maps;
 mod lease;
 mod legacy;
