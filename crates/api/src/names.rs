@@ -37,6 +37,8 @@ pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 /// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
 /// repository object, gone ones included (JSON).
 pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
+/// Annotation on a lane's Lease: when something of the lane was last let go that could not be remembered, RFC 3339.
+pub const LANE_KEPT_INCOMPLETE: &str = "kopiur.home-operations.com/kept-memory-incomplete";
 /// Annotation on the memory of a batch: when it was written, RFC 3339.
 pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
 /// Annotation on a lane's Lease: since when a batch waits for writers, RFC 3339 (`docs/design.md` 3.6).

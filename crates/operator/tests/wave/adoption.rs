@@ -87,6 +87,12 @@ impl Story {
             .await;
     }
 
+    /// So much later that no difference of two clocks matters.
+    async fn scanned_later(&self, listing: &[ListedSnapshot]) {
+        self.scanned_at(Timestamp::now() + SignedDuration::from_mins(11), listing)
+            .await;
+    }
+
     async fn scanned_at(&self, began: Timestamp, listing: &[ListedSnapshot]) {
         let object: Repository =
             serde_json::from_value(self.server.get(&repository_path()).unwrap()).unwrap();
@@ -347,7 +353,7 @@ async fn what_was_kept_reappears_as_discovered_and_is_adopted_only_when_its_poli
             .sum()
     };
     assert_eq!(remembered(), 2);
-    story.scanned(&found).await;
+    story.scanned_later(&found).await;
     assert_eq!(remembered(), 0);
     let before = story.written();
     story.scanned(&found).await;
@@ -651,6 +657,7 @@ async fn a_name_that_is_taken_by_another_object_is_said() {
 }
 
 const INCOMPLETE: &str = "KeptMemoryIncomplete";
+const LANE_INCOMPLETE: &str = "kopiur.home-operations.com/kept-memory-incomplete";
 
 impl Story {
     /// One that is being deleted and whose data stays.
@@ -740,6 +747,12 @@ async fn a_memory_that_cannot_be_written_stops_no_lane_and_nothing_is_adopted_th
             let list = &objects.by_path[&repository_path()]["status"]["conditions"];
             let said = list.as_array().unwrap().iter().any(|c| c["type"] == INCOMPLETE);
             assert!(said, "it is said before anything goes");
+            let leases = objects
+                .by_path
+                .iter()
+                .filter(|(path, _)| path.contains("/leases/"));
+            let mut leases = leases.map(|(_, lease)| &lease["metadata"]["annotations"][LANE_INCOMPLETE]);
+            assert!(leases.any(Value::is_string), "also where it stays");
         }
         let maps = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
         maps.then_some(StatusCode::FORBIDDEN)
@@ -783,10 +796,11 @@ async fn what_can_be_remembered_nowhere_is_not_let_go_and_keeps_nobody_else_wait
     story.server.on_write(|write, _| {
         let text = write.body.to_string();
         let memory = write.path.starts_with(KEPT) && text.contains("id-a");
-        (memory || text.contains(INCOMPLETE)).then_some(StatusCode::FORBIDDEN)
+        (memory || text.contains(LANE_INCOMPLETE)).then_some(StatusCode::FORBIDDEN)
     });
     story.pass().await;
-    assert!(story.server.get(&snapshot_path("a")).is_some());
+    let waits = story.server.get(&snapshot_path("a")).unwrap();
+    assert_eq!(story.condition(&waits, "DeletionBlocked").1, "MemoryNotWritten");
     assert!(story.job().is_some());
     story.server.on_write(|_, _| None);
     story.pass().await;
@@ -804,7 +818,8 @@ async fn an_error_of_a_moment_lets_nothing_go_unremembered() {
         memory.then_some(StatusCode::INTERNAL_SERVER_ERROR)
     });
     story.pass().await;
-    assert!(story.server.get(&snapshot_path("a")).is_some());
+    let waits = story.server.get(&snapshot_path("a")).unwrap();
+    assert_eq!(story.condition(&waits, "DeletionBlocked").1, "MemoryNotWritten");
     story.server.on_write(|_, _| None);
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_none());

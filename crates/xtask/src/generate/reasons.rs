@@ -130,7 +130,7 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
     (
         conditions::KEPT_MEMORY_INCOMPLETE,
         REPOSITORIES,
-        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
+        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused), or the ConfigMaps that remember it were removed (MemoryLost). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
     ),
     (
         conditions::SHARED_REPOSITORY,
@@ -145,7 +145,7 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
     (
         conditions::DELETION_BLOCKED,
         "Snapshot",
-        "Its deletion waits, for the reason given and until what the message names.",
+        "Its deletion waits, for the reason given and until what the message names. One whose data stays waits for that to be written down (MemoryNotWritten).",
     ),
     (
         conditions::MASS_PRUNE_HELD,

@@ -6,7 +6,7 @@
 use super::due::{self, Request, Settled};
 use super::each::{Did, complete, create, remove, take_over};
 use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, tell, under_way};
+use super::{adopt, memory_of, tell, under_way};
 use crate::context::{Context, Error};
 use crate::protect::policy::{self, identity};
 use crate::protect::repository::patch_status;
@@ -55,10 +55,8 @@ pub async fn arrived(
     let watched = memory::watched(&memories);
     let snapshots = ctx.world.all_snapshots();
     // After the world was looked at: whatever is gone there was written down before it went.
-    let let_go = let_go::of(ctx, unique_id).await?;
-    let incomplete = read(ctx, &view.key)
-        .await?
-        .is_none_or(|now| conditions::is_true(&now.status.conditions, conditions::KEPT_MEMORY_INCOMPLETE));
+    let known = memory_of::read(ctx, view, unique_id).await?;
+    let (let_go, incomplete) = (&known.let_go, known.is_incomplete());
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
     // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
@@ -83,7 +81,7 @@ pub async fn arrived(
         adoption: adopt::Facts {
             repository: view,
             claimants: &claimants,
-            let_go: &let_go,
+            let_go,
             incomplete,
             cluster: &ctx.cluster,
             now,
@@ -101,7 +99,7 @@ pub async fn arrived(
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
         done.take(told)?;
     }
-    done.take(forget(ctx, view, began, &let_go, listing, &snapshots).await)?;
+    done.take(forget(ctx, view, began, let_go, listing, &snapshots).await)?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -132,31 +130,16 @@ pub async fn arrived(
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
         again::say(status, &seen, began, now);
+        known.say(status, view.metadata.generation, now);
         if nothing_left {
-            complete_again(status, began, now);
+            memory_of::complete_again(status, began, now);
         }
     })
-    .await
-}
-
-/// Nothing in the repository is without an object: whatever was not remembered is recorded again, or gone.
-fn complete_again(status: &mut RepositoryStatus, began: Timestamp, now: Timestamp) {
-    let kind = conditions::KEPT_MEMORY_INCOMPLETE;
-    let said = conditions::get(&status.conditions, kind);
-    let Some(said) = said.filter(|said| said.status == "True" && said.last_transition_time.0 < began) else {
-        return;
-    };
-    let generation = said.observed_generation;
-    let message = "Nothing in the repository belongs to no object.";
-    conditions::set(
-        &mut status.conditions,
-        kind,
-        false,
-        "NothingLeft",
-        message,
-        generation,
-        now,
-    );
+    .await?;
+    if nothing_left {
+        known.complete(ctx, unique_id, began).await?;
+    }
+    Ok(())
 }
 
 /// Takes `Vanished` back: the snapshot is listed, so it counts again.
@@ -404,7 +387,11 @@ async fn record(
     Err(Error::Conflict)
 }
 
-async fn read(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
+/// A repository object as the API server has it.
+///
+/// # Errors
+/// [`Error`].
+pub async fn read(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
     let client = ctx.client.clone();
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {

@@ -10,7 +10,7 @@
 //!
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows ([`known`]: what the objects say), [`adopt`] what policies take over, [`row`] and [`adopted`] what
+//! Where to look: [`due`] says when, [`plan`] which rows ([`known`] and [`memory_of`]: what is known), [`adopt`] what policies take over, [`row`] and [`adopted`] what
 //! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
@@ -21,6 +21,7 @@ mod adopted;
 pub mod due;
 mod each;
 mod known;
+mod memory_of;
 mod plan;
 mod row;
 mod tell;

@@ -18,6 +18,8 @@ use std::collections::{HashMap, HashSet};
 
 /// How long listings have to lack a snapshot before what is remembered of it goes.
 const MISSING_FOR: SignedDuration = SignedDuration::from_hours(24);
+/// How much the clock by which an entry was written may be behind that of the API server, by which a listing began.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is remembered of one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +163,18 @@ impl LetGo {
         }
     }
 
+    /// The names of the maps of this repository.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .maps
+            .iter()
+            .filter_map(|map| map.metadata.name.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
     /// What is remembered of a snapshot, under its id or under another one that it had.
     #[must_use]
     pub fn get(&self, listed: &ListedSnapshot) -> Option<Entry> {
@@ -271,7 +285,10 @@ pub enum Fate {
 #[must_use]
 pub fn fate(key: &str, entry: &Entry, listed: &Seen, recorded: &Seen, began: Timestamp) -> Fate {
     let is_listed = listed.ids.contains(key);
-    if !entry.is_older(began) {
+    if began
+        .checked_sub(CLOCKS)
+        .is_ok_and(|began| !entry.is_older(began))
+    {
         return Fate::Stays;
     }
     if recorded.ids.contains(key) || (!is_listed && recorded.has_moment(entry)) {
@@ -385,7 +402,7 @@ mod tests {
         let of = |listing: &[ListedSnapshot]| Seen::listed(listing);
         let entry = |missing: Option<i64>| Entry {
             taken: Some(moment(&listed("x", 1).source, at(1))),
-            at: Some(at(10)),
+            at: Some(at(10 - 600)),
             missing_since: missing.map(at),
             ..Entry::read("{}")
         };

@@ -2,9 +2,10 @@
 //!
 //! **Promises.** It is written down before any finalizer goes, with the policy and the pin of its object and with the
 //! SnapshotPolicy that was there, so that nobody who adopts it later makes it worth less. It is forgotten only as [`kept::fate`]
-//! says, and only as it was read: what is let go meanwhile stays. What cannot be written stops nobody: it is answered, and the pass goes on.
+//! says, and only as it was read: what is let go meanwhile stays. What cannot be written stops nobody: it is answered, and
+//! the pass goes on.
 //!
-//! **Assumes.** One entry is about 250 bytes; each physical repository has sixteen maps of 900 KiB, and more when they are
+//! **Assumes.** One entry is about 250 bytes; each physical repository has sixteen maps of 800 KiB, and more when they are
 //! full ([`super::kept_maps`]).
 
 use super::kept::{self, Entry, Fate, LetGo, Seen, data_key, moment_of};
@@ -51,6 +52,8 @@ pub struct Missed {
     pub refused: BTreeSet<String>,
     /// UIDs of those that are tried again in a moment: they are not let go before.
     pub later: BTreeSet<String>,
+    /// The maps that say the others, by the unique id of their repository.
+    pub maps: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Whether its data stays while the object goes, so that its word is to be remembered. That its repository's object or the
@@ -117,12 +120,17 @@ pub async fn remember(ctx: &Context, observed: &Observed, plan: &Plan) -> Result
     }
     let write = |(name, shard): (String, Shard)| async move {
         let done = kept_maps::put(ctx, &name, &shard.unique_id, &shard.entries).await;
-        (shard.uids, done)
+        (shard, done)
     };
     let mut missed = Missed::default();
-    for (uids, done) in few_at_once(shards.into_iter().map(write).collect()).await {
-        let Err(error) = done else {
-            continue;
+    for (shard, done) in few_at_once(shards.into_iter().map(write).collect()).await {
+        let uids = shard.uids;
+        let error = match done {
+            Ok(names) => {
+                missed.maps.entry(shard.unique_id).or_default().extend(names);
+                continue;
+            }
+            Err(error) => error,
         };
         tracing::warn!(members = uids.len(), %error, "what is let go cannot be remembered; the lane goes on");
         match error {
