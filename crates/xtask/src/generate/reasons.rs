@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 25] = [
+const CONDITIONS: [(&str, &str, &str); 26] = [
     (
         conditions::READY,
         "all kinds",

@@ -1,14 +1,14 @@
-//! Carrying out a plan: rows are made, completed and removed a few at a time.
+//! What a scan answers: a whole listing is compared with what there is, and that is recorded.
 //!
-//! **Promises.** CREATE only; a row's status follows at once, against the version that was made. A row is removed
-//! only as the object that was judged. A row that cannot be written keeps no other from being written.
+//! **Promises.** A row is removed only as the object that was judged. What one policy or one map refuses makes the listing void
+//! for nobody else.
 
+use super::carry::carry_out;
 use super::due::{self, Request, Settled};
-use super::each::{Did, complete, create, remove, take_over};
-use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, memory_of, tell, under_way};
+use super::plan::{Bounds, Scan, is_row, plan};
+use super::{adopt, memory_of, tell};
 use crate::context::{Context, Error};
-use crate::protect::policy::{self, identity};
+use crate::protect::policy::identity;
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
 use crate::protect::wave::kept::{LetGo, Seen};
@@ -16,25 +16,16 @@ use crate::protect::wave::{again, let_go, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
-use crate::world::keys::{ObjectKey, RepositoryKey};
+use crate::world::keys::RepositoryKey;
 use crate::world::views::{RepositoryView, SnapshotView};
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream;
-use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, conditions};
+use holdfast_api::repository::{RepositoryStatus, StorageStats};
+use holdfast_api::{ClusterRepository, Repository, conditions};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Rows written at once.
-const AT_ONCE: usize = 8;
-/// How often progress is recorded, in rows.
-const TOLD_EVERY: usize = 500;
-/// After this many failures the rest is left to the next scan: it is not about single rows.
-const MOST_FAILURES: usize = 50;
 /// How often a record is tried when others write to the same status.
 const ATTEMPTS: usize = 10;
 
@@ -229,141 +220,11 @@ async fn forget(
     let_go::forget(ctx, let_go, began, &listed, &recorded).await
 }
 
-/// What became of the rows of a plan.
-#[derive(Debug, Default)]
-struct Done {
-    made: usize,
-    /// The Snapshots that each policy was given.
-    adopted: BTreeMap<ObjectKey, Vec<ObjectKey>>,
-    later: usize,
-    not_removed: usize,
-    failures: usize,
-    left: usize,
-    first: Option<String>,
-}
-
-impl Done {
-    /// Counts what failed; only who leads no more ends the scan.
-    fn take(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(Error::NotLeader) => Err(Error::NotLeader),
-            Err(error) => {
-                self.failures += 1;
-                self.first.get_or_insert_with(|| error.to_string());
-                Ok(())
-            }
-        }
-    }
-
-    fn trouble(&self) -> Option<String> {
-        let first = self.first.as_ref()?;
-        Some(format!(
-            "{} rows could not be written and {} were not tried; it is tried again. The first: {first}",
-            self.failures, self.left
-        ))
-    }
-}
-
-async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
-    let mut done = Done {
-        not_removed: plan.remove.len(),
-        ..Done::default()
-    };
-    let taking = begin(ctx, plan, &mut done).await?;
-    let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
-    for row in &plan.remove {
-        work.push(Box::pin(remove(ctx, row)));
-    }
-    for one in plan.adopt.iter().filter(|one| taking.contains(&one.policy())) {
-        work.push(Box::pin(take_over(ctx, view, one)));
-    }
-    for (row, listed) in &plan.complete {
-        work.push(Box::pin(complete(ctx, view, row, listed)));
-    }
-    for (key, listed) in &plan.create {
-        work.push(Box::pin(create(ctx, view, key, listed)));
-    }
-    let of = work.len();
-    let mut ended = 0;
-    let mut running = stream::iter(work).buffer_unordered(AT_ONCE);
-    while let Some(one) = running.next().await {
-        ended += 1;
-        match one {
-            Ok(Did::Made) => done.made += 1,
-            Ok(Did::Removed) => done.not_removed -= 1,
-            Ok(Did::Adopted { by, made }) => done.adopted.entry(by).or_default().push(made),
-            Ok(Did::Later) => done.later += 1,
-            Err(error) => done.take(Err(error))?,
-        }
-        if done.failures >= MOST_FAILURES {
-            break;
-        }
-        if of > TOLD_EVERY && ended % TOLD_EVERY == 0 {
-            let progress = ScanProgress {
-                done: i64::try_from(ended).unwrap_or(i64::MAX),
-                of: i64::try_from(of).unwrap_or(i64::MAX),
-            };
-            record(ctx, view, |status| {
-                status.catalog.get_or_insert_default().progress = Some(progress.clone());
-            })
-            .await?;
-        }
-    }
-    done.left = of - ended;
-    drop(running);
-    end(ctx, view, plan, taking, &mut done).await?;
-    Ok(done)
-}
-
-/// Has the retention of those wait that take something over; answers who may.
-async fn begin(ctx: &Context, plan: &Plan<'_>, done: &mut Done) -> Result<BTreeSet<ObjectKey>, Error> {
-    let of: BTreeMap<ObjectKey, &Arc<SnapshotPolicy>> = plan
-        .adopt
-        .iter()
-        .map(|one| (one.policy(), &one.taken.policy))
-        .collect();
-    let mut taking = BTreeSet::new();
-    for (key, policy) in of {
-        match under_way::begin(ctx, policy).await {
-            Ok(true) => {
-                taking.insert(key);
-            }
-            // Edited or gone since it was judged.
-            Ok(false) => done.later += 1,
-            Err(error) => done.take(Err(error))?,
-        }
-    }
-    Ok(taking)
-}
-
-/// Has the retention of those go on, and of whom a process that went left waiting.
-async fn end(
-    ctx: &Context,
-    view: &RepositoryView,
-    plan: &Plan<'_>,
-    taking: BTreeSet<ObjectKey>,
-    done: &mut Done,
-) -> Result<(), Error> {
-    let left = ctx.world.policies_naming(&view.key).into_iter();
-    let left = left.filter(|one| policy::is_adopting(one));
-    let all = left.map(|one| ObjectKey::of(one.as_ref())).chain(taking);
-    for key in all.collect::<BTreeSet<_>>() {
-        let made = done.adopted.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let planned = plan.adopt.iter().filter(|one| one.policy() == key).count();
-        // Some of it alone would be judged without the rest; but nothing that is refused has it wait for ever.
-        let complete = made.len() == planned || under_way::is_too_long(ctx, &key);
-        if complete && under_way::seen(ctx, made).await {
-            done.take(under_way::end(ctx, &key).await)?;
-        } else {
-            done.later += 1;
-        }
-    }
-    Ok(())
-}
-
 /// Writes a repository's status as it is now, because the breaker writes to it while rows are made.
-async fn record(
+///
+/// # Errors
+/// [`Error`].
+pub async fn record(
     ctx: &Context,
     view: &RepositoryView,
     change: impl Fn(&mut RepositoryStatus),

@@ -96,6 +96,8 @@ pub struct Taken<'a> {
 pub struct Told {
     /// The policy.
     pub policy: Arc<SnapshotPolicy>,
+    /// Snapshots that it takes over now.
+    pub taken: usize,
     /// Snapshots that are left alone because retention would let them go at once.
     pub skipped: usize,
     /// The other policies that claim the same identity, where there is something to adopt.
@@ -161,6 +163,7 @@ pub fn decide<'a>(
         .iter()
         .map(|claimant| Told {
             policy: Arc::clone(&claimant.policy),
+            taken: 0,
             skipped: 0,
             contested_with: BTreeSet::new(),
             held: None,
@@ -205,6 +208,7 @@ pub fn decide<'a>(
         let before = those.len();
         those.retain(|one| !let_go.contains(one.listed.snapshot_id.as_str()));
         told[n].skipped = before - those.len();
+        told[n].taken = those.len();
         all.extend(those);
     }
     (all, told)

@@ -30,6 +30,8 @@ pub enum Did {
         by: ObjectKey,
         /// Its Snapshot.
         made: ObjectKey,
+        /// Its row was changed meanwhile, and is still there.
+        row_left: bool,
     },
     /// It is there and was not seen yet, or its policy is not what was judged: the next scan's.
     Later,
@@ -132,15 +134,17 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
     let status = adopted::status(view, &one.taken, meta.generation, ctx.clock.now());
     ctx.leadership.guard()?;
     write::patch_status(&api, &key.name, &version, status).await?;
+    let mut row_left = false;
     if let Some(row) = &one.row {
         match take_away(ctx, row).await {
             Ok(()) => {}
             // What was written on it meanwhile is inherited by the next scan; retention waits until then.
-            Err(Error::Conflict) => return Ok(Did::Later),
+            Err(Error::Conflict) => row_left = true,
             Err(error) => return Err(error),
         }
     }
-    Ok(Did::Adopted { by, made: key })
+    let made = key;
+    Ok(Did::Adopted { by, made, row_left })
 }
 
 /// Has what was begun keep as much as is known now, and never less than it says by itself; its metadata then.

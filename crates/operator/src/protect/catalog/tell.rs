@@ -81,6 +81,10 @@ pub fn said(mut status: SnapshotPolicyStatus, told: &Told, now: Timestamp) -> Sn
     if skipped.is_some() || status.adoption.is_some() {
         status.adoption.get_or_insert_default().skipped_by_retention = skipped;
     }
+    if let Some(adoption) = &mut status.adoption {
+        // Nothing of it is missing any more.
+        adoption.partial &= told.taken > 0;
+    }
     let generation = told.policy.metadata.generation;
     let list = &mut status.conditions;
     let kind = conditions::ADOPTION_CONTESTED;

@@ -239,9 +239,18 @@ async fn report(
     let generation = facts.policy.metadata.generation;
     let last = before.retention.clone().unwrap_or_default();
     status.observed_generation = generation;
-    status.last_successful_snapshot = decision.last_success.or(before.last_successful_snapshot);
+    // Each of thousands that are taken over is an event: the figures come when all of them are there.
+    let waits = is_adopting(&facts.policy);
+    status.last_successful_snapshot = decision
+        .last_success
+        .filter(|_| !waits)
+        .or(before.last_successful_snapshot);
     status.retention = Some(RetentionStatus {
-        active_snapshot_count: i64::try_from(decision.active - pruned).ok(),
+        active_snapshot_count: if waits {
+            last.active_snapshot_count
+        } else {
+            i64::try_from(decision.active - pruned).ok()
+        },
         last_prune_at: if pruned > 0 { Some(now) } else { last.last_prune_at },
         completed_generation: if completed {
             generation
