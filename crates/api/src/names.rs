@@ -24,6 +24,9 @@ pub const ALLOW_MASS_PRUNE: &str = "kopiur.home-operations.com/allow-mass-prune"
 pub const ALLOW_IDENTITY_CHANGE: &str = "kopiur.home-operations.com/allow-identity-change";
 /// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
 pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
+/// Annotation on repositories: what was let go and is not remembered may be adopted as if it had said nothing; the time that
+/// the condition KeptMemoryIncomplete shows.
+pub const ACCEPT_INCOMPLETE_MEMORY: &str = "kopiur.home-operations.com/accept-incomplete-memory";
 /// Annotation on a Snapshot: release the finalizer and never contact the repository.
 pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 /// Annotation on a batch Job: sorted, comma-joined UIDs of its members.

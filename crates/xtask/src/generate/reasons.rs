@@ -130,7 +130,7 @@ const CONDITIONS: [(&str, &str, &str); 26] = [
     (
         conditions::KEPT_MEMORY_INCOMPLETE,
         REPOSITORIES,
-        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused), or the ConfigMaps that remember it were removed (MemoryLost). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
+        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused), or the ConfigMaps that remember it were removed (MemoryLost). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object, or a person accepts it with the command in the message.",
     ),
     (
         conditions::SHARED_REPOSITORY,

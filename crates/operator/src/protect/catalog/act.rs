@@ -121,14 +121,14 @@ pub async fn arrived(
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
         again::say(status, &seen, began, now);
-        known.say(status, view.metadata.generation, now);
+        known.say(status, view, now);
         if nothing_left {
             memory_of::complete_again(status, began, now);
         }
     })
     .await?;
-    if nothing_left {
-        known.complete(ctx, unique_id, began).await?;
+    if let Some(until) = known.is_over_until(nothing_left, began) {
+        known.complete(ctx, unique_id, until).await?;
     }
     Ok(())
 }

@@ -118,6 +118,8 @@ pub fn stricter(one: DeletionPolicy, other: DeletionPolicy) -> DeletionPolicy {
 pub struct LetGo {
     /// Of this repository; what is in the other maps may be of another one.
     pub(super) maps: Vec<ConfigMap>,
+    /// Of what recorded no repository.
+    pub(super) unknown: Vec<ConfigMap>,
     entries: HashMap<String, Entry>,
     /// The same, by what each is of and when it was begun.
     moments: HashMap<String, Entry>,
@@ -145,7 +147,9 @@ impl LetGo {
             };
             entries.insert(id.clone(), entry);
         }
-        maps.retain(|map| of(map).is_some_and(|value| value == own));
+        let (maps, unknown) = maps
+            .into_iter()
+            .partition(|map| of(map).is_some_and(|value| value == own));
         let mut moments: HashMap<String, Entry> = HashMap::new();
         for entry in entries.values() {
             if let Some(moment) = &entry.taken {
@@ -158,6 +162,7 @@ impl LetGo {
         }
         Self {
             maps,
+            unknown,
             entries,
             moments,
         }
@@ -258,6 +263,16 @@ impl Seen {
                 .filter_map(|one| one.snapshot_id().map(data_key))
                 .collect(),
             moments: objects.filter_map(moment_of).collect(),
+        }
+    }
+
+    /// All that one listing may say about what is of an unknown repository: whatever lies elsewhere is not in it.
+    #[must_use]
+    pub fn elsewhere(maps: &[ConfigMap]) -> Self {
+        let keys = maps.iter().filter_map(|map| map.data.as_ref()).flatten();
+        Self {
+            ids: keys.map(|(key, _)| key.clone()).collect(),
+            moments: HashSet::new(),
         }
     }
 

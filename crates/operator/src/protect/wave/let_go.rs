@@ -206,7 +206,11 @@ pub async fn forget(
     listed: &Seen,
     recorded: &Seen,
 ) -> Result<(), Error> {
-    for map in &memory.maps {
+    // Of what is of no repository that is known only a live object's word counts, never that it is not listed here.
+    let elsewhere = Seen::elsewhere(&memory.unknown);
+    let own = memory.maps.iter().map(|map| (map, listed));
+    let unknown = memory.unknown.iter().map(|map| (map, &elsewhere));
+    for (map, listed) in own.chain(unknown) {
         let mut changes: BTreeMap<&String, Option<String>> = BTreeMap::new();
         for (key, text) in map.data.iter().flatten() {
             match kept::fate(key, &Entry::read(text), listed, recorded, began) {

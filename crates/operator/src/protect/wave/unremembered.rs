@@ -13,9 +13,10 @@ use super::records::change;
 use crate::context::{Context, Error};
 use crate::runtime::events::Published;
 use crate::world::NamespaceKnown;
-use crate::world::keys::LaneKey;
-use holdfast_api::conditions;
+use crate::world::keys::{LaneKey, RepositoryKey};
+use crate::world::views::RepositoryView;
 use holdfast_api::repository::RepositoryStatus;
+use holdfast_api::{conditions, names};
 use holdfast_core::deletion::{Decision, OrphanReason, Plan, Verdict};
 use jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::EventType;
@@ -148,9 +149,8 @@ async fn maps(ctx: &Context, observed: &mut Observed, missed: &Missed) -> Result
 async fn show(ctx: &Context, observed: &mut Observed, now: Timestamp) -> Result<(), Error> {
     let kind = conditions::KEPT_MEMORY_INCOMPLETE;
     for (key, view) in observed.repositories.clone() {
-        let generation = view.metadata.generation;
         let written = change(ctx, &view, |status| {
-            incomplete(status, ("MemoryRefused", FORGOTTEN), generation, now);
+            incomplete(status, &view, ("MemoryRefused", FORGOTTEN), now);
         });
         match written.await {
             Ok(after) => {
@@ -169,23 +169,40 @@ async fn show(ctx: &Context, observed: &mut Observed, now: Timestamp) -> Result<
     Ok(())
 }
 
+/// What a person writes to accept what is missing up to this moment.
+#[must_use]
+pub fn acceptance(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Sets the condition. Its time is that of the last one: a scan that began before says nothing about it.
 pub fn incomplete(
     status: &mut RepositoryStatus,
+    view: &RepositoryView,
     (reason, message): (&'static str, &str),
-    generation: Option<i64>,
-    now: Timestamp,
+    at: Timestamp,
 ) {
     let kind = conditions::KEPT_MEMORY_INCOMPLETE;
     status.conditions.retain(|one| one.type_ != kind);
+    let (plural, place) = match &view.key {
+        RepositoryKey::Repository { namespace, .. } => ("repository", format!("-n {namespace} ")),
+        RepositoryKey::ClusterRepository { .. } => ("clusterrepository", String::new()),
+    };
+    let message = format!(
+        "{message} If what it said does not matter, it is adopted as if it had said nothing after: kubectl {place}annotate {plural}/{} {}=\"{}\" --overwrite, and a scan.",
+        view.key.name(),
+        names::ACCEPT_INCOMPLETE_MEMORY,
+        acceptance(at),
+    );
+    let generation = view.metadata.generation;
     conditions::set(
         &mut status.conditions,
         kind,
         true,
         reason,
-        message,
+        &message,
         generation,
-        now,
+        at,
     );
 }
 

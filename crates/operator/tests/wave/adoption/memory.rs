@@ -233,3 +233,66 @@ async fn what_goes_with_the_interface_does_not_wait_for_an_error_of_a_moment() {
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
 }
+
+#[tokio::test]
+async fn a_person_may_accept_that_something_is_not_remembered() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.server.on_write(|write, _| {
+        let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
+        memory.then_some(StatusCode::FORBIDDEN)
+    });
+    story.pass().await;
+    story.server.on_write(|_, _| None);
+    story.policy_made_again();
+    let found = [listed("id-a", long_ago())];
+    let key = "kopiur.home-operations.com/accept-incomplete-memory";
+    let accept = |value: &str| {
+        story.server.edit(&repository_path(), |r| {
+            r["metadata"]["annotations"][key] = json!(value);
+        });
+    };
+    accept("2026-01-01T00:00:00Z");
+    story.scanned(&found).await;
+    assert!(story.of_origin("adopted").is_empty(), "that was of another time");
+    let repository = story.server.get(&repository_path()).unwrap();
+    let (_, _, message) = story.condition(&repository, INCOMPLETE);
+    let value = message.split(&format!("{key}=\"")).nth(1).unwrap();
+    accept(value.split('"').next().unwrap());
+    story.scanned(&found).await;
+    assert_eq!(story.of_origin("adopted").len(), 1);
+    let repository = story.server.get(&repository_path()).unwrap();
+    let said = story.condition(&repository, INCOMPLETE);
+    assert_eq!((said.0.as_str(), said.1.as_str()), ("False", "Accepted"));
+    let lease = story.lease().unwrap();
+    assert!(lease["metadata"]["annotations"][LANE_INCOMPLETE].is_null());
+    assert_eq!(story.condition(&story.adopter_now(), "AdoptionHeld").0, "False");
+}
+
+/// It is remembered without a repository, and goes when a live object says it, but not because a listing lacks it.
+#[tokio::test]
+async fn what_is_of_no_known_repository_is_forgotten_when_an_object_says_it() {
+    let story = Story::new(10);
+    story.adopter(json!({}));
+    story.retained("a");
+    story.server.edit(&snapshot_path("a"), |s| {
+        s["status"]["resolved"]["uniqueId"] = Value::Null;
+    });
+    let repository = story.server.get(&repository_path()).unwrap();
+    story.server.remove(&repository_path());
+    story.pass_unresolved().await;
+    story.server.put(&repository_path(), repository);
+    story.policy_made_again();
+    assert_eq!(story.remembered(), ["id-a"]);
+    for hours in [1, 30, 60] {
+        let at = Timestamp::now() + SignedDuration::from_hours(hours);
+        story.scanned_at(at, &[]).await;
+        assert_eq!(story.remembered(), ["id-a"]);
+    }
+    let found = [listed("id-a", long_ago())];
+    story.scanned(&found).await;
+    assert_eq!(story.says(), [(json!("Retain"), json!(true))]);
+    story.scanned_later(&found).await;
+    assert_eq!(story.remembered(), [""; 0]);
+}
