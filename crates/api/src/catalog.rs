@@ -96,6 +96,9 @@ pub struct CatalogStatus {
     /// When the newest whole listing began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_at: Option<Timestamp>,
+    /// The ConfigMaps in which what was let go of this repository is remembered: one that is missing was removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_maps: Vec<String>,
     /// How far the scan under way is with its rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ScanProgress>,

@@ -30,6 +30,8 @@ pub const IDENTITY_CHANGE_HELD: &str = "IdentityChangeHeld";
 pub const KEPT_MEMORY_INCOMPLETE: &str = "KeptMemoryIncomplete";
 /// SnapshotPolicy: another policy claims the same identity, so neither adopts.
 pub const ADOPTION_CONTESTED: &str = "AdoptionContested";
+/// SnapshotPolicy: there is something to adopt, and something is not known that would have to be.
+pub const ADOPTION_HELD: &str = "AdoptionHeld";
 /// Snapshot: held by the breaker (and by nothing else).
 pub const DELETION_HELD: &str = "DeletionHeld";
 /// Snapshot: its deletion waits, and what will end the wait.

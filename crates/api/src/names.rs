@@ -24,6 +24,9 @@ pub const ALLOW_MASS_PRUNE: &str = "kopiur.home-operations.com/allow-mass-prune"
 pub const ALLOW_IDENTITY_CHANGE: &str = "kopiur.home-operations.com/allow-identity-change";
 /// Annotation on repositories: acknowledgement of a held wave, RFC 3339 (`docs/design.md` 3.4).
 pub const ALLOW_MASS_DELETION: &str = "kopiur.home-operations.com/allow-mass-deletion";
+/// Annotation on repositories: what was let go and is not remembered may be adopted as if it had said nothing; the time that
+/// the condition KeptMemoryIncomplete shows.
+pub const ACCEPT_INCOMPLETE_MEMORY: &str = "kopiur.home-operations.com/accept-incomplete-memory";
 /// Annotation on a Snapshot: release the finalizer and never contact the repository.
 pub const SKIP_SNAPSHOT_CLEANUP: &str = "kopiur.home-operations.com/skip-snapshot-cleanup";
 /// Annotation on a batch Job: sorted, comma-joined UIDs of its members.
@@ -37,6 +40,8 @@ pub const LANE_JOB: &str = "kopiur.home-operations.com/lane-job";
 /// Annotation on a lane's Lease while something in the lane is held: how far the hold goes, and the threshold of each
 /// repository object, gone ones included (JSON).
 pub const LANE_LATCH: &str = "kopiur.home-operations.com/lane-latch";
+/// Annotation on a lane's Lease: when something of the lane was last let go that could not be remembered, RFC 3339.
+pub const LANE_KEPT_INCOMPLETE: &str = "kopiur.home-operations.com/kept-memory-incomplete";
 /// Annotation on the memory of a batch: when it was written, RFC 3339.
 pub const WRITTEN_AT: &str = "kopiur.home-operations.com/written-at";
 /// Annotation on a lane's Lease: since when a batch waits for writers, RFC 3339 (`docs/design.md` 3.6).

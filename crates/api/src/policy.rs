@@ -289,6 +289,9 @@ pub struct AdoptionStatus {
     /// Since when snapshots are being taken over: while it is there, retention prunes nothing of this policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_way: Option<Timestamp>,
+    /// Not all of what was last taken over could be made: whatever retention would prune then waits for a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// When something was last taken over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_adopted_at: Option<Timestamp>,

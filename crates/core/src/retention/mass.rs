@@ -5,7 +5,7 @@
 //! last completed pass is not known, count as after an edit. What was said for a generation covers what its edit
 //! brought, until a pass over it was completed: as many adopted ones that come later are asked about as they are then.
 //! **What was taken over counts as an edit of its own**: no pass is completed since, and what was said before, or lies in a
-//! file that is applied again, does not cover it. A hold latches: fewer than the threshold do not end it, only a person,
+//! file that is applied again, does not cover it; while part of it is missing, even one waits. A hold latches: fewer than the threshold do not end it, only a person,
 //! another edit, or a retention that prunes none of them.
 //! A threshold of 0 holds nothing.
 //!
@@ -29,6 +29,8 @@ pub struct Pass<'a> {
     pub completed: Option<i64>,
     /// When the policy last took something over: with no completed pass since, that is what has to be allowed.
     pub taken_over: Option<Timestamp>,
+    /// Not all of what was last taken over is there: the rest may come a few at a time, and each push out a few.
+    pub partial: bool,
     /// It is held by now, for this generation.
     pub held: bool,
     /// The annotation `…/allow-mass-prune`.
@@ -79,7 +81,9 @@ pub fn judge(pass: &Pass<'_>) -> Mass {
         return Mass::Goes;
     }
     let adopted = of_adopted(&generation, pass.adopted);
-    if many(pass.prunes) && edited {
+    // What comes a few at a time would never be as many as the threshold.
+    let trickles = pass.partial && pass.threshold != 0 && pass.prunes > 0;
+    if edited && (many(pass.prunes) || trickles) {
         Mass::HeldForEdit(edit)
     } else if many(pass.adopted.len()) && !said(&adopted) {
         // After an edit the generation's own word is the wider one, and covers these as well.
@@ -101,6 +105,7 @@ mod tests {
             generation: Some(4),
             completed: Some(4),
             taken_over: None,
+            partial: false,
             held: false,
             acknowledged: None,
         }
@@ -212,6 +217,31 @@ mod tests {
             ..taken(Some("4"), 7)
         };
         assert_eq!(judge(&edited), Mass::Goes);
+    }
+
+    #[test]
+    fn after_half_an_adoption_a_single_one_waits_for_a_person() {
+        let partial = |prunes, completed| Pass {
+            partial: true,
+            completed,
+            taken_over: Timestamp::from_second(7).ok(),
+            ..routine(prunes)
+        };
+        let Mass::HeldForEdit(value) = judge(&partial(1, None)) else {
+            panic!("it is held")
+        };
+        let said = Pass {
+            acknowledged: Some(&value),
+            ..partial(1, None)
+        };
+        assert_eq!(judge(&said), Mass::Goes);
+        assert_eq!(judge(&partial(0, None)), Mass::Goes);
+        assert_eq!(judge(&partial(9, Some(4))), Mass::Goes, "judged to its end since");
+        let off = Pass {
+            threshold: 0,
+            ..partial(1, None)
+        };
+        assert_eq!(judge(&off), Mass::Goes);
     }
 
     #[test]

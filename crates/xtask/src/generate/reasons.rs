@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 25] = [
+const CONDITIONS: [(&str, &str, &str); 26] = [
     (
         conditions::READY,
         "all kinds",
@@ -130,7 +130,7 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
     (
         conditions::KEPT_MEMORY_INCOMPLETE,
         REPOSITORIES,
-        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object.",
+        "Snapshots were let go while their data stays, and what they said of it could not be remembered (MemoryRefused), or the ConfigMaps that remember it were removed (MemoryLost). Nothing is adopted from the repository until a scan finds nothing in it that belongs to no object, or a person accepts it with the command in the message.",
     ),
     (
         conditions::SHARED_REPOSITORY,
@@ -145,7 +145,7 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
     (
         conditions::DELETION_BLOCKED,
         "Snapshot",
-        "Its deletion waits, for the reason given and until what the message names.",
+        "Its deletion waits, for the reason given and until what the message names. One whose data stays waits for that to be written down (MemoryNotWritten).",
     ),
     (
         conditions::MASS_PRUNE_HELD,
@@ -161,6 +161,11 @@ const CONDITIONS: [(&str, &str, &str); 25] = [
         conditions::ADOPTION_CONTESTED,
         "SnapshotPolicy",
         "Another policy claims the same identity, and the repository has snapshots of it that belong to no object: neither policy adopts them (IdentityShared). The message names the other one.",
+    ),
+    (
+        conditions::ADOPTION_HELD,
+        "SnapshotPolicy",
+        "The repository has snapshots that belong to no object and are of what the policy backs up, and it adopts none of them: not everything that was let go is remembered (KeptMemoryIncomplete), an object has no status (StatusLost), or records a snapshot that is not there under its id (SnapshotNotIdentified). The message says what to do.",
     ),
     (
         conditions::TIMEZONE_DEFAULT_AMBIGUOUS,

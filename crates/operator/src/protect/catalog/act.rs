@@ -1,39 +1,31 @@
-//! Carrying out a plan: rows are made, completed and removed a few at a time.
+//! What a scan answers: a whole listing is compared with what there is, and that is recorded.
 //!
-//! **Promises.** CREATE only; a row's status follows at once, against the version that was made. A row is removed
-//! only as the object that was judged. A row that cannot be written keeps no other from being written.
+//! **Promises.** A row is removed only as the object that was judged. What one policy or one map refuses makes the listing void
+//! for nobody else.
 
+use super::carry::carry_out;
 use super::due::{self, Request, Settled};
-use super::each::{Did, complete, create, remove, take_over};
-use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, tell, under_way};
+use super::plan::{Bounds, Scan, is_row, plan};
+use super::{adopt, memory_of, tell};
 use crate::context::{Context, Error};
-use crate::protect::policy::{self, identity};
+use crate::protect::policy::identity;
 use crate::protect::repository::patch_status;
 use crate::protect::snapshot::allows;
+use crate::protect::wave::kept::{LetGo, Seen};
 use crate::protect::wave::{again, let_go, memory};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
 use crate::world::NamespaceKnown;
-use crate::world::keys::{ObjectKey, RepositoryKey};
+use crate::world::keys::RepositoryKey;
 use crate::world::views::{RepositoryView, SnapshotView};
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream;
-use holdfast_api::repository::{RepositoryStatus, ScanProgress, StorageStats};
-use holdfast_api::{ClusterRepository, Repository, SnapshotPolicy, conditions};
+use holdfast_api::repository::{RepositoryStatus, StorageStats};
+use holdfast_api::{ClusterRepository, Repository, conditions};
 use holdfast_protocol::chunks::ListedSnapshot;
 use jiff::Timestamp;
 use kube::api::Api;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Rows written at once.
-const AT_ONCE: usize = 8;
-/// How often progress is recorded, in rows.
-const TOLD_EVERY: usize = 500;
-/// After this many failures the rest is left to the next scan: it is not about single rows.
-const MOST_FAILURES: usize = 50;
 /// How often a record is tried when others write to the same status.
 const ATTEMPTS: usize = 10;
 
@@ -54,10 +46,8 @@ pub async fn arrived(
     let watched = memory::watched(&memories);
     let snapshots = ctx.world.all_snapshots();
     // After the world was looked at: whatever is gone there was written down before it went.
-    let let_go = let_go::of(ctx, unique_id).await?;
-    let incomplete = read(ctx, &view.key)
-        .await?
-        .is_none_or(|now| conditions::is_true(&now.status.conditions, conditions::KEPT_MEMORY_INCOMPLETE));
+    let known = memory_of::read(ctx, view, unique_id).await?;
+    let (let_go, incomplete) = (&known.let_go, known.is_incomplete());
     let listed: HashSet<&str> = listing.iter().map(|row| row.snapshot_id.as_str()).collect();
     let recorded: HashSet<&str> = snapshots.iter().filter_map(|s| s.snapshot_id()).collect();
     // Before rows are made, and recorded together with the scan: what came back is decided by the lane.
@@ -82,7 +72,7 @@ pub async fn arrived(
         adoption: adopt::Facts {
             repository: view,
             claimants: &claimants,
-            let_go: &let_go,
+            let_go,
             incomplete,
             cluster: &ctx.cluster,
             now,
@@ -93,12 +83,14 @@ pub async fn arrived(
         take_back(ctx, back).await?;
     }
     let mut done = carry_out(ctx, view, &plan).await?;
+    let brief = |told: &&adopt::Told| told.held.as_ref().is_some_and(adopt::Held::is_brief);
+    done.later += plan.told.iter().filter(brief).count();
     // What one policy or one map refuses does not make the listing void for everybody.
     let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {
         done.take(told)?;
     }
-    done.take(forget(ctx, view, began, &let_go, listing, &snapshots).await)?;
+    done.take(forget(ctx, view, began, let_go, listing, &snapshots).await)?;
     if plan.unplaced > 0 && view.allowed.is_some() {
         let note = format!(
             "{} snapshots belong to no object and are not shown: the namespace of their hostname does not exist or may not use this repository. They are kept. Create the namespace, or add it to spec.allowedNamespaces, and ask for a scan.",
@@ -129,31 +121,16 @@ pub async fn arrived(
         let catalog = status.catalog.take().unwrap_or_default();
         status.catalog = Some(due::ended(catalog, request, &Ok(settled.clone()), now));
         again::say(status, &seen, began, now);
+        known.say(status, view, now);
         if nothing_left {
-            complete_again(status, began, now);
+            memory_of::complete_again(status, began, now);
         }
     })
-    .await
-}
-
-/// Nothing in the repository is without an object: whatever was not remembered is recorded again, or gone.
-fn complete_again(status: &mut RepositoryStatus, began: Timestamp, now: Timestamp) {
-    let kind = conditions::KEPT_MEMORY_INCOMPLETE;
-    let said = conditions::get(&status.conditions, kind);
-    let Some(said) = said.filter(|said| said.status == "True" && said.last_transition_time.0 < began) else {
-        return;
-    };
-    let generation = said.observed_generation;
-    let message = "Nothing in the repository belongs to no object.";
-    conditions::set(
-        &mut status.conditions,
-        kind,
-        false,
-        "NothingLeft",
-        message,
-        generation,
-        now,
-    );
+    .await?;
+    if let Some(until) = known.is_over_until(nothing_left, began) {
+        known.complete(ctx, unique_id, until).await?;
+    }
+    Ok(())
 }
 
 /// Takes `Vanished` back: the snapshot is listed, so it counts again.
@@ -226,167 +203,28 @@ fn may_use(ctx: &Context, view: &RepositoryView, namespace: Option<&str>) -> boo
     }
 }
 
-/// Forgets of what was let go what is not in the repository any more, and what a live object records again.
+/// Forgets of what was let go what has not been in the repository for long, and what a live object records again.
 async fn forget(
     ctx: &Context,
     view: &RepositoryView,
     began: Timestamp,
-    let_go: &let_go::LetGo,
+    let_go: &LetGo,
     listing: &[ListedSnapshot],
     snapshots: &[Arc<SnapshotView>],
 ) -> Result<(), Error> {
-    let listed: HashSet<String> = listing
-        .iter()
-        .map(|row| let_go::data_key(&row.snapshot_id))
-        .collect();
-    let live = snapshots.iter().filter(|one| {
+    let live = snapshots.iter().map(Arc::as_ref).filter(|one| {
         let here = one.pinned_unique_id() == view.unique_id();
         here && one.metadata.deletion_timestamp.is_none() && !is_row(one)
     });
-    let recorded: HashSet<String> = live
-        .filter_map(|one| one.snapshot_id().map(let_go::data_key))
-        .collect();
-    let_go::forget(ctx, let_go, began, |key| {
-        !listed.contains(key) || recorded.contains(key)
-    })
-    .await
-}
-
-/// What became of the rows of a plan.
-#[derive(Debug, Default)]
-struct Done {
-    made: usize,
-    /// The Snapshots that each policy was given.
-    adopted: BTreeMap<ObjectKey, Vec<ObjectKey>>,
-    later: usize,
-    not_removed: usize,
-    failures: usize,
-    left: usize,
-    first: Option<String>,
-}
-
-impl Done {
-    /// Counts what failed; only who leads no more ends the scan.
-    fn take(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(Error::NotLeader) => Err(Error::NotLeader),
-            Err(error) => {
-                self.failures += 1;
-                self.first.get_or_insert_with(|| error.to_string());
-                Ok(())
-            }
-        }
-    }
-
-    fn trouble(&self) -> Option<String> {
-        let first = self.first.as_ref()?;
-        Some(format!(
-            "{} rows could not be written and {} were not tried; it is tried again. The first: {first}",
-            self.failures, self.left
-        ))
-    }
-}
-
-async fn carry_out(ctx: &Context, view: &RepositoryView, plan: &Plan<'_>) -> Result<Done, Error> {
-    let mut done = Done {
-        not_removed: plan.remove.len(),
-        ..Done::default()
-    };
-    let taking = begin(ctx, plan, &mut done).await?;
-    let mut work: Vec<BoxFuture<'_, Result<Did, Error>>> = Vec::new();
-    for row in &plan.remove {
-        work.push(Box::pin(remove(ctx, row)));
-    }
-    for one in plan.adopt.iter().filter(|one| taking.contains(&one.policy())) {
-        work.push(Box::pin(take_over(ctx, view, one)));
-    }
-    for (row, listed) in &plan.complete {
-        work.push(Box::pin(complete(ctx, view, row, listed)));
-    }
-    for (key, listed) in &plan.create {
-        work.push(Box::pin(create(ctx, view, key, listed)));
-    }
-    let of = work.len();
-    let mut ended = 0;
-    let mut running = stream::iter(work).buffer_unordered(AT_ONCE);
-    while let Some(one) = running.next().await {
-        ended += 1;
-        match one {
-            Ok(Did::Made) => done.made += 1,
-            Ok(Did::Removed) => done.not_removed -= 1,
-            Ok(Did::Adopted { by, made }) => done.adopted.entry(by).or_default().push(made),
-            Ok(Did::Later) => done.later += 1,
-            Err(error) => done.take(Err(error))?,
-        }
-        if done.failures >= MOST_FAILURES {
-            break;
-        }
-        if of > TOLD_EVERY && ended % TOLD_EVERY == 0 {
-            let progress = ScanProgress {
-                done: i64::try_from(ended).unwrap_or(i64::MAX),
-                of: i64::try_from(of).unwrap_or(i64::MAX),
-            };
-            record(ctx, view, |status| {
-                status.catalog.get_or_insert_default().progress = Some(progress.clone());
-            })
-            .await?;
-        }
-    }
-    done.left = of - ended;
-    drop(running);
-    end(ctx, view, plan, taking, &mut done).await?;
-    Ok(done)
-}
-
-/// Has the retention of those wait that take something over; answers who may.
-async fn begin(ctx: &Context, plan: &Plan<'_>, done: &mut Done) -> Result<BTreeSet<ObjectKey>, Error> {
-    let of: BTreeMap<ObjectKey, &Arc<SnapshotPolicy>> = plan
-        .adopt
-        .iter()
-        .map(|one| (one.policy(), &one.taken.policy))
-        .collect();
-    let mut taking = BTreeSet::new();
-    for (key, policy) in of {
-        match under_way::begin(ctx, policy).await {
-            Ok(true) => {
-                taking.insert(key);
-            }
-            // Edited or gone since it was judged.
-            Ok(false) => done.later += 1,
-            Err(error) => done.take(Err(error))?,
-        }
-    }
-    Ok(taking)
-}
-
-/// Has the retention of those go on, and of whom a process that went left waiting.
-async fn end(
-    ctx: &Context,
-    view: &RepositoryView,
-    plan: &Plan<'_>,
-    taking: BTreeSet<ObjectKey>,
-    done: &mut Done,
-) -> Result<(), Error> {
-    let left = ctx.world.policies_naming(&view.key).into_iter();
-    let left = left.filter(|one| policy::is_adopting(one));
-    let all = left.map(|one| ObjectKey::of(one.as_ref())).chain(taking);
-    for key in all.collect::<BTreeSet<_>>() {
-        let made = done.adopted.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let planned = plan.adopt.iter().filter(|one| one.policy() == key).count();
-        // Some of it alone would be judged without the rest; but nothing that is refused has it wait for ever.
-        let complete = made.len() == planned || under_way::is_too_long(ctx, &key);
-        if complete && under_way::seen(ctx, made).await {
-            done.take(under_way::end(ctx, &key).await)?;
-        } else {
-            done.later += 1;
-        }
-    }
-    Ok(())
+    let (listed, recorded) = (Seen::listed(listing), Seen::recorded(live));
+    let_go::forget(ctx, let_go, began, &listed, &recorded).await
 }
 
 /// Writes a repository's status as it is now, because the breaker writes to it while rows are made.
-async fn record(
+///
+/// # Errors
+/// [`Error`].
+pub async fn record(
     ctx: &Context,
     view: &RepositoryView,
     change: impl Fn(&mut RepositoryStatus),
@@ -410,7 +248,11 @@ async fn record(
     Err(Error::Conflict)
 }
 
-async fn read(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
+/// A repository object as the API server has it.
+///
+/// # Errors
+/// [`Error`].
+pub async fn read(ctx: &Context, key: &RepositoryKey) -> Result<Option<RepositoryView>, Error> {
     let client = ctx.client.clone();
     Ok(match key {
         RepositoryKey::Repository { namespace, name } => {

@@ -7,8 +7,9 @@
 //! **Assumes.** What is asked about belongs to no object but a row, and no delete Job may have deleted it meanwhile.
 
 use super::adopted;
+use super::known::{Doubt, Word};
 use crate::protect::policy;
-use crate::protect::wave::let_go::LetGo;
+use crate::protect::wave::kept::LetGo;
 use crate::world::World;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
@@ -95,10 +96,36 @@ pub struct Taken<'a> {
 pub struct Told {
     /// The policy.
     pub policy: Arc<SnapshotPolicy>,
+    /// Snapshots that it takes over now.
+    pub taken: usize,
     /// Snapshots that are left alone because retention would let them go at once.
     pub skipped: usize,
     /// The other policies that claim the same identity, where there is something to adopt.
     pub contested_with: BTreeSet<String>,
+    /// Why nothing is adopted for now, where there is something to adopt.
+    pub held: Option<Held>,
+}
+
+/// Why a policy adopts nothing for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// Something that was let go is not remembered.
+    MemoryIncomplete,
+    /// This object has no status (true: for good, as it seems), so that what is found may be what it had.
+    NoStatus(ObjectKey, bool),
+    /// This object records a snapshot that is not listed, and not when it was begun: what is found may be the same.
+    Renamed(ObjectKey),
+}
+
+impl Held {
+    /// Whether it ends by itself within moments, so that the next scan is to look again.
+    #[must_use]
+    pub fn is_brief(&self) -> bool {
+        match self {
+            Self::NoStatus(_, lost) => !lost,
+            Self::MemoryIncomplete | Self::Renamed(_) => false,
+        }
+    }
 }
 
 /// What a scan knows about adoption.
@@ -117,9 +144,15 @@ pub struct Facts<'a> {
     pub now: Timestamp,
 }
 
-/// Decides about every snapshot of `free`; answers for every policy, whether it adopts something or not.
+/// Decides about every snapshot of `free`; answers for every policy, whether it adopts something or not. `words` is what
+/// people wrote on the row of one: it goes along; `doubt` is what is not known.
 #[must_use]
-pub fn decide<'a>(facts: &Facts<'_>, free: &[&'a ListedSnapshot]) -> (Vec<Taken<'a>>, Vec<Told>) {
+pub fn decide<'a>(
+    facts: &Facts<'_>,
+    free: &[&'a ListedSnapshot],
+    words: impl Fn(&str) -> Word,
+    doubt: &Doubt,
+) -> (Vec<Taken<'a>>, Vec<Told>) {
     let mut of: HashMap<&Source, Vec<usize>> = HashMap::new();
     for (n, claimant) in facts.claimants.iter().enumerate() {
         of.entry(&claimant.source).or_default().push(n);
@@ -130,24 +163,32 @@ pub fn decide<'a>(facts: &Facts<'_>, free: &[&'a ListedSnapshot]) -> (Vec<Taken<
         .iter()
         .map(|claimant| Told {
             policy: Arc::clone(&claimant.policy),
+            taken: 0,
             skipped: 0,
             contested_with: BTreeSet::new(),
+            held: None,
         })
         .collect();
     for listed in free {
         let claim = of.get(&listed.source).map(Vec::as_slice).unwrap_or_default();
+        let said = words(&listed.snapshot_id);
         for n in claim {
-            match judge(facts, &facts.claimants[*n], listed, claim.len() > 1) {
+            let claimant = &facts.claimants[*n];
+            let held = doubt.about(&claimant.key(), &claimant.source);
+            match judge(facts, claimant, listed, claim.len() > 1, held.is_some()) {
                 Adoption::Adopt { policy, pinned } => taken.entry(*n).or_default().push(Taken {
                     listed,
                     policy: Arc::clone(&facts.claimants[*n].policy),
-                    gives: word(policy),
-                    pinned,
+                    gives: said.with(word(policy)),
+                    pinned: pinned || said.pin,
                 }),
                 Adoption::Leave(Why::Contested) => {
                     let others = claim.iter().filter(|other| *other != n);
                     let names = others.map(|other| facts.claimants[*other].key().to_string());
                     told[*n].contested_with.extend(names);
+                }
+                Adoption::Leave(Why::Unknown) => {
+                    told[*n].held = Some(held.cloned().unwrap_or(Held::MemoryIncomplete));
                 }
                 Adoption::Leave(
                     Why::OtherCluster
@@ -156,8 +197,7 @@ pub fn decide<'a>(facts: &Facts<'_>, free: &[&'a ListedSnapshot]) -> (Vec<Taken<
                     | Why::OtherIdentity
                     | Why::OtherNamespace
                     | Why::LetGo
-                    | Why::OfAnotherProgram
-                    | Why::Unknown,
+                    | Why::OfAnotherProgram,
                 ) => {}
             }
         }
@@ -168,29 +208,42 @@ pub fn decide<'a>(facts: &Facts<'_>, free: &[&'a ListedSnapshot]) -> (Vec<Taken<
         let before = those.len();
         those.retain(|one| !let_go.contains(one.listed.snapshot_id.as_str()));
         told[n].skipped = before - those.len();
+        told[n].taken = those.len();
         all.extend(those);
     }
     (all, told)
 }
 
-fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contested: bool) -> Adoption {
+fn judge(
+    facts: &Facts<'_>,
+    claimant: &Claimant,
+    listed: &ListedSnapshot,
+    contested: bool,
+    doubted: bool,
+) -> Adoption {
     let tagged = match listed.cluster.as_deref() {
         None => Tagged::Nobody,
         Some(cluster) if cluster == facts.cluster => Tagged::Ours,
         Some(_) => Tagged::Another,
     };
-    let entry = facts.let_go.get(&listed.snapshot_id);
+    let entry = facts.let_go.get(listed);
     let remembered = if facts.incomplete {
         Remembered::Unreadable
     } else {
-        entry.map_or(Remembered::Nothing, |entry| Remembered::Released {
-            policy: read(entry.policy),
-            pinned: entry.pinned,
-        })
+        entry
+            .as_ref()
+            .map_or(Remembered::Nothing, |entry| Remembered::Released {
+                policy: read(entry.policy),
+                pinned: entry.pinned,
+            })
     };
     let found = Found {
         tagged,
-        recorded: Recorded::Free,
+        recorded: if doubted {
+            Recorded::Unknown
+        } else {
+            Recorded::Free
+        },
         identity: identity(&listed.source),
         remembered,
         pinned: listed.pinned,
@@ -199,7 +252,7 @@ fn judge(facts: &Facts<'_>, claimant: &Claimant, listed: &ListedSnapshot, contes
             claimant,
             listed,
             tagged,
-            entry.and_then(|entry| entry.under.as_deref()),
+            entry.as_ref().and_then(|entry| entry.under.as_deref()),
         ),
     };
     let key = claimant.key();

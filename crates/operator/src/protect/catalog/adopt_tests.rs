@@ -1,10 +1,10 @@
 //! What policies take over of a listing.
 
-use super::adopt::{Claimant, Facts};
+use super::adopt::{Claimant, Facts, Held};
 use super::plan::{Bounds, Plan, Scan, plan};
 use super::{adopted, row, tell};
 use crate::protect::policy;
-use crate::protect::wave::let_go::LetGo;
+use crate::protect::wave::kept::LetGo;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::shared::DeletionPolicy;
@@ -17,6 +17,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+mod doubt;
 
 const BEGAN: i64 = 10_000_000;
 const DAY: i64 = 86_400;

@@ -4,19 +4,19 @@
 //! is not seen yet is left to the next scan.
 
 use super::adopt::Taken;
-use super::plan::Adopting;
+use super::known::Word;
+use super::plan::{Adopting, Removing};
 use super::{adopted, row, under_way};
 use crate::context::{Context, Error};
-use crate::protect::wave::let_go::stricter;
+use crate::protect::wave::kept::stricter;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
-use holdfast_api::shared::Origin;
+use holdfast_api::shared::{DeletionPolicy, Origin};
 use holdfast_api::{Snapshot, SnapshotPolicy, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use kube::api::{Api, ObjectMeta, PostParams, PropagationPolicy};
 use serde_json::json;
-use std::sync::Arc;
 
 /// What became of one.
 pub enum Did {
@@ -30,6 +30,8 @@ pub enum Did {
         by: ObjectKey,
         /// Its Snapshot.
         made: ObjectKey,
+        /// Its row was changed meanwhile, and is still there.
+        row_left: bool,
     },
     /// It is there and was not seen yet, or its policy is not what was judged: the next scan's.
     Later,
@@ -132,14 +134,17 @@ pub async fn take_over(ctx: &Context, view: &RepositoryView, one: &Adopting<'_>)
     let status = adopted::status(view, &one.taken, meta.generation, ctx.clock.now());
     ctx.leadership.guard()?;
     write::patch_status(&api, &key.name, &version, status).await?;
+    let mut row_left = false;
     if let Some(row) = &one.row {
-        match remove(ctx, row).await {
-            // Changed or gone: a row that a live object makes needless is the next scan's.
-            Ok(_) | Err(Error::Conflict) => {}
+        match take_away(ctx, row).await {
+            Ok(()) => {}
+            // What was written on it meanwhile is inherited by the next scan; retention waits until then.
+            Err(Error::Conflict) => row_left = true,
             Err(error) => return Err(error),
         }
     }
-    Ok(Did::Adopted { by, made: key })
+    let made = key;
+    Ok(Did::Adopted { by, made, row_left })
 }
 
 /// Has what was begun keep as much as is known now, and never less than it says by itself; its metadata then.
@@ -175,15 +180,46 @@ async fn is_ours(ctx: &Context, key: &ObjectKey, taken: &Taken<'_>) -> Result<Di
     Err(kube::Error::Api(taken.boxed()).into())
 }
 
-/// Removes a row, as the object that was judged.
+/// Removes a row, as the object that was judged; what was written on it is written on its heir first.
 ///
 /// # Errors
 /// [`Error`].
-pub async fn remove(ctx: &Context, row: &Arc<SnapshotView>) -> Result<Did, Error> {
+pub async fn remove(ctx: &Context, one: &Removing) -> Result<Did, Error> {
+    if let Some(heir) = &one.heir {
+        inherit(ctx, heir, Word::of(&one.row)).await?;
+    }
+    take_away(ctx, &one.row).await?;
+    Ok(Did::Removed)
+}
+
+/// Has an object keep as much as a row did.
+async fn inherit(ctx: &Context, heir: &SnapshotView, word: Word) -> Result<(), Error> {
+    let mut spec = serde_json::Map::new();
+    if word.pin && !heir.spec.pin {
+        spec.insert("pin".to_owned(), json!(true));
+    }
+    let says = heir.spec.deletion_policy;
+    let keeps = word.with(says.unwrap_or(DeletionPolicy::Delete));
+    if word.stays && says != Some(keeps) {
+        spec.insert("deletionPolicy".to_owned(), json!(keeps));
+    }
+    if spec.is_empty() {
+        return Ok(());
+    }
+    let key = heir.key();
+    let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    ctx.leadership.guard()?;
+    let version = heir.metadata.resource_version.as_deref().unwrap_or_default();
+    write::patch(&api, &key.name, version, json!({ "spec": spec })).await?;
+    Ok(())
+}
+
+/// Removes a row. One that is gone already is no mistake.
+async fn take_away(ctx: &Context, row: &SnapshotView) -> Result<(), Error> {
     let key = row.key();
     let api: Api<Snapshot> = Api::namespaced(ctx.client.clone(), &key.namespace);
     ctx.leadership.guard()?;
     let version = row.metadata.resource_version.as_deref();
     write::delete(&api, &key.name, row.uid(), version, PropagationPolicy::Background).await?;
-    Ok(Did::Removed)
+    Ok(())
 }

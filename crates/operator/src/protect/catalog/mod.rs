@@ -10,16 +10,19 @@
 //!
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
-//! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
+//! Where to look: [`due`] says when, [`plan`] which rows ([`known`] and [`memory_of`]: what is known), [`adopt`] what policies take over, [`row`] and [`adopted`] what
+//! the objects look like, [`act`], [`carry`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
 mod adopt;
 #[cfg(test)]
 mod adopt_tests;
 mod adopted;
+mod carry;
 pub mod due;
 mod each;
+mod known;
+mod memory_of;
 mod plan;
 mod row;
 mod tell;
@@ -29,3 +32,4 @@ mod under_way;
 
 pub use act::{arrived, void};
 pub use adopt::adoption_mode;
+pub use under_way::{Ends, end as end_adoption};

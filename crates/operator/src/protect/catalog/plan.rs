@@ -8,13 +8,13 @@
 //! **Assumes.** The listing is whole. Snapshots that the day's delete Jobs may have deleted meanwhile are named.
 
 use super::adopt::{self, Taken, Told};
-use super::{adopted, row};
+use super::known::Known;
+use super::row;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
 use holdfast_api::repository::CatalogRetain;
 use holdfast_api::shared::Origin;
-use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
 use jiff::{SignedDuration, Timestamp};
@@ -72,7 +72,7 @@ impl Bounds {
     }
 
     /// Those of `candidates` that are not shown.
-    fn beyond<'a>(self, candidates: impl Iterator<Item = &'a ListedSnapshot>) -> HashSet<&'a str> {
+    pub(super) fn beyond<'a>(self, candidates: impl Iterator<Item = &'a ListedSnapshot>) -> HashSet<&'a str> {
         let mut of: HashMap<&Source, Vec<&ListedSnapshot>> = HashMap::new();
         for listed in candidates {
             of.entry(&listed.source).or_default().push(listed);
@@ -105,7 +105,7 @@ pub struct Plan<'a> {
     /// What adoption comes to for each policy.
     pub told: Vec<Told>,
     /// Rows to remove.
-    pub remove: Vec<Arc<SnapshotView>>,
+    pub remove: Vec<Removing>,
     /// Live Snapshots that were said to have vanished and are listed.
     pub seen_again: Vec<Arc<SnapshotView>>,
     /// Rows that stay.
@@ -135,6 +135,15 @@ impl Adopting<'_> {
     pub fn policy(&self) -> ObjectKey {
         ObjectKey::of(self.taken.policy.as_ref())
     }
+}
+
+/// One row to remove.
+#[derive(Debug)]
+pub struct Removing {
+    /// It.
+    pub row: Arc<SnapshotView>,
+    /// The live object that records its snapshot and says from then on what was written on the row.
+    pub heir: Option<Arc<SnapshotView>>,
 }
 
 /// Whether an object is a row: by its label, and by its status once it has one.
@@ -167,7 +176,7 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
         .copied()
         .filter(|listed| !scan.touched.contains(&listed.snapshot_id))
         .collect();
-    let (taken, told) = adopt::decide(&scan.adoption, &certain);
+    let (taken, told) = adopt::decide(&scan.adoption, &certain, |id| known.word(id), &known.doubt);
     plan.told = told;
     plan.adopt = taken
         .into_iter()
@@ -208,199 +217,10 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
         let goes = before.is_some_and(|t| t.0 < scan.began) && (hidden || known.is_obsolete(row));
         if goes {
             plan.not_shown += usize::from(hidden && !known.is_obsolete(row));
-            plan.remove.push(Arc::clone(row));
+            plan.remove.push(known.removing(row));
         } else if row.status.is_some() {
             plan.kept += 1;
         }
     }
     plan
-}
-
-/// What its snapshot is of, and when it was begun.
-fn taken_of(view: &SnapshotView) -> Option<(Source, Timestamp)> {
-    let status = view.status.as_ref()?;
-    let identity = status.snapshot.as_ref()?.identity.as_ref()?;
-    let source = Source {
-        username: identity.username.clone(),
-        hostname: identity.hostname.clone(),
-        path: identity.source_path.clone(),
-    };
-    Some((source, status.timing.as_ref()?.start_time?))
-}
-
-/// Whether it was made to be adopted and its first status was never written.
-fn is_begun_adoption(view: &SnapshotView) -> bool {
-    view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str())
-        && view.phase().is_none()
-        && view.snapshot_id().is_none()
-}
-
-struct Known<'a> {
-    listed: HashSet<&'a str>,
-    labels: HashSet<String>,
-    /// Ids recorded by any object, with whether one of them is live and no row.
-    recorded: HashMap<&'a str, bool>,
-    /// Ids recorded by an object that is no row, live or being deleted.
-    by_object: HashSet<&'a str>,
-    /// Adopted Snapshots of this repository object without a status. Their name says of what; their label is cut.
-    begun_adopted: HashMap<ObjectKey, Arc<SnapshotView>>,
-    /// Ids that are not shown.
-    beyond: HashSet<&'a str>,
-    by_uid: HashMap<&'a str, &'a SnapshotView>,
-    /// What objects of this physical repository record that is not listed, by what it is of and when it was begun.
-    renamed: HashSet<(Source, Timestamp)>,
-    /// Rows of this repository object that are not being deleted.
-    rows: Vec<Arc<SnapshotView>>,
-    /// Those of them with a status, by the id that they record.
-    row_of: HashMap<&'a str, Arc<SnapshotView>>,
-    /// Those of them without a status, by their label.
-    begun: HashMap<&'a str, Arc<SnapshotView>>,
-    seen_again: Vec<Arc<SnapshotView>>,
-}
-
-impl<'a> Known<'a> {
-    fn of(scan: &Scan<'a>) -> Self {
-        let ids = || scan.listing.iter().map(|l| l.snapshot_id.as_str());
-        let mut known = Self {
-            listed: ids().collect(),
-            labels: ids().map(row::label).collect(),
-            recorded: HashMap::new(),
-            by_object: HashSet::new(),
-            begun_adopted: HashMap::new(),
-            beyond: HashSet::new(),
-            by_uid: HashMap::new(),
-            renamed: HashSet::new(),
-            rows: Vec::new(),
-            row_of: HashMap::new(),
-            begun: HashMap::new(),
-            seen_again: Vec::new(),
-        };
-        for view in scan.snapshots {
-            known.by_uid.insert(view.uid(), view.as_ref());
-            let row = is_row(view);
-            let live = view.metadata.deletion_timestamp.is_none();
-            if let Some(id) = view.snapshot_id()
-                && view.pinned_unique_id().is_none_or(|u| u == scan.unique_id)
-            {
-                *known.recorded.entry(id).or_default() |= live && !row;
-                if !row {
-                    known.by_object.insert(id);
-                    if !known.listed.contains(id) {
-                        known.renamed.extend(taken_of(view));
-                    }
-                }
-                // Only where it is certain that it is this repository's snapshot that is listed.
-                let certain = view.pinned_unique_id() == Some(scan.unique_id);
-                if live && !row && certain && known.listed.contains(id) && view.is_vanished() {
-                    known.seen_again.push(Arc::clone(view));
-                }
-            }
-            let of_this_object = view.label(names::REPOSITORY_UID_LABEL) == Some(scan.repository.uid());
-            if live && of_this_object && is_begun_adoption(view) {
-                known.begun_adopted.insert(view.key(), Arc::clone(view));
-            }
-            if !row || !live {
-                continue;
-            }
-            if view.status.is_some() {
-                let pinned = view.pin().as_ref() == Some(&scan.repository.key);
-                if pinned && view.pinned_unique_id() == Some(scan.unique_id) {
-                    known.rows.push(Arc::clone(view));
-                    if let Some(id) = view.snapshot_id() {
-                        known.row_of.insert(id, Arc::clone(view));
-                    }
-                }
-            } else if of_this_object && let Some(label) = view.label(names::SNAPSHOT_ID_LABEL) {
-                known.rows.push(Arc::clone(view));
-                known.begun.insert(label, Arc::clone(view));
-            }
-        }
-        known
-    }
-
-    /// Decides what is not shown: not of what a live object records or will.
-    fn hide(&mut self, scan: &Scan<'a>, adopted: &HashSet<&str>) {
-        let candidates = scan.listing.iter().filter(|listed| {
-            let id = listed.snapshot_id.as_str();
-            self.recorded.get(id) != Some(&true) && !adopted.contains(id)
-        });
-        self.beyond = scan.bounds.beyond(candidates);
-    }
-
-    /// What is there of the object and of the row of one that is taken over.
-    fn adopting(&self, repository: &RepositoryView, taken: Taken<'a>) -> Adopting<'a> {
-        let id = taken.listed.snapshot_id.as_str();
-        let begun = self.begun_adopted.get(&adopted::key(repository, &taken));
-        let row = self
-            .row_of
-            .get(id)
-            .or_else(|| self.begun.get(row::label(id).as_str()));
-        Adopting {
-            begun: begun.cloned(),
-            row: row.cloned(),
-            taken,
-        }
-    }
-
-    /// By an object that is no row, be it live or being deleted.
-    fn has_object(&self, id: &str) -> bool {
-        self.by_object.contains(id)
-    }
-
-    /// By an object that is live or being deleted, a row included.
-    fn is_recorded(&self, id: &str) -> bool {
-        self.recorded.contains_key(id)
-    }
-
-    /// By the object it was taken for: one whose result is unread, or that records an id which is not in the
-    /// listing (an engine may give a snapshot a new one: Kopia does so when it is pinned there). An object knows what it is
-    /// of without its tag too, as one that was adopted does.
-    fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
-        if self.renamed.contains(&(listed.source.clone(), listed.start_time)) {
-            return true;
-        }
-        let uid = listed.snapshot_uid.as_deref();
-        let Some(view) = uid.and_then(|uid| self.by_uid.get(uid)) else {
-            return false;
-        };
-        match view.snapshot_id() {
-            Some(id) => !self.listed.contains(id),
-            None => match view.phase() {
-                None
-                | Some(
-                    SnapshotPhase::Pending
-                    | SnapshotPhase::Running
-                    | SnapshotPhase::Deleting
-                    | SnapshotPhase::Unknown,
-                ) => true,
-                Some(
-                    SnapshotPhase::Succeeded
-                    | SnapshotPhase::Failed
-                    | SnapshotPhase::Discovered
-                    | SnapshotPhase::Unchanged,
-                ) => false,
-            },
-        }
-    }
-
-    /// A row of a snapshot that is not shown any more.
-    fn is_beyond(&self, row: &SnapshotView) -> bool {
-        row.snapshot_id().is_some_and(|id| self.beyond.contains(id))
-    }
-
-    /// By a live object that is no row; few rows are asked about.
-    fn is_recorded_as(&self, label: &str) -> bool {
-        let live = self.recorded.iter().filter(|(_, live)| **live);
-        live.into_iter().any(|(id, _)| row::label(id) == label)
-    }
-
-    fn is_obsolete(&self, row: &SnapshotView) -> bool {
-        match row.snapshot_id() {
-            Some(id) => !self.listed.contains(id) || self.recorded.get(id) == Some(&true),
-            None if row.status.is_none() => row
-                .label(names::SNAPSHOT_ID_LABEL)
-                .is_none_or(|label| !self.labels.contains(label) || self.is_recorded_as(label)),
-            None => false,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! **Promises.** Nothing is written or told that was said before: a scan that changes nothing leaves policies alone.
 
-use super::adopt::Told;
+use super::adopt::{Held, Told};
 use crate::context::{Context, Error};
 use crate::runtime::diff;
 use crate::runtime::write::{self, WriteError};
@@ -81,6 +81,10 @@ pub fn said(mut status: SnapshotPolicyStatus, told: &Told, now: Timestamp) -> Sn
     if skipped.is_some() || status.adoption.is_some() {
         status.adoption.get_or_insert_default().skipped_by_retention = skipped;
     }
+    if let Some(adoption) = &mut status.adoption {
+        // Nothing of it is missing any more.
+        adoption.partial &= told.taken > 0;
+    }
     let generation = told.policy.metadata.generation;
     let list = &mut status.conditions;
     let kind = conditions::ADOPTION_CONTESTED;
@@ -95,7 +99,33 @@ pub fn said(mut status: SnapshotPolicyStatus, told: &Told, now: Timestamp) -> Sn
         let message = "No other policy claims what this one could adopt.";
         conditions::set(list, kind, false, "NotContested", message, generation, now);
     }
+    let kind = conditions::ADOPTION_HELD;
+    if let Some(held) = &told.held {
+        let (reason, message) = why(held);
+        conditions::set(list, kind, true, reason, &message, generation, now);
+    } else if conditions::is_true(list, kind) {
+        let message = "Nothing keeps this policy from adopting what is its.";
+        conditions::set(list, kind, false, "NotHeld", message, generation, now);
+    }
     status
+}
+
+/// The word and the sentence.
+fn why(held: &Held) -> (&'static str, String) {
+    match held {
+        Held::MemoryIncomplete => (
+            conditions::KEPT_MEMORY_INCOMPLETE,
+            "Nothing is adopted: of what was let go in this repository not everything is remembered. See this condition on the repository.".to_owned(),
+        ),
+        Held::NoStatus(key, _) => (
+            conditions::STATUS_LOST,
+            format!("Nothing is adopted: Snapshot {key} has no status, so that nobody knows which snapshot is its, and what it says of it (deletion policy, pin) would be lost. Restore its status, or delete it with the annotation skip-snapshot-cleanup, and ask the repository for a scan."),
+        ),
+        Held::Renamed(key) => (
+            "SnapshotNotIdentified",
+            format!("Nothing is adopted: Snapshot {key} records a snapshot that is not in the repository under that id, and not when it was begun, so that what is found may be the same one under another id. Delete it if its snapshot is gone, and ask the repository for a scan."),
+        ),
+    }
 }
 
 /// Told once for each transition.
@@ -122,13 +152,16 @@ async fn news(
         )
         .await;
     }
-    let kind = conditions::ADOPTION_CONTESTED;
-    let contested = |status: &SnapshotPolicyStatus| conditions::is_true(&status.conditions, kind);
-    if !contested(before)
-        && contested(after)
-        && let Some(condition) = conditions::get(&after.conditions, kind)
-    {
-        ctx.warn_policy(policy, kind, &condition.message, "ReviewAdoption")
-            .await;
+    for (kind, action) in [
+        (conditions::ADOPTION_CONTESTED, "ReviewAdoption"),
+        (conditions::ADOPTION_HELD, "ReviewSnapshots"),
+    ] {
+        let before = conditions::is_true(&before.conditions, kind);
+        if let Some(now) = conditions::get(&after.conditions, kind)
+            && !before
+            && now.status == "True"
+        {
+            ctx.warn_policy(policy, kind, &now.message, action).await;
+        }
     }
 }

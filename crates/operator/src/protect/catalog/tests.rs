@@ -4,7 +4,7 @@ use super::adopt::Facts;
 use super::due::{Request, Settled, Want, connected, ended, keeps_data, put_off, wanted};
 use super::plan::{Bounds, Plan, Scan, plan};
 use super::row;
-use crate::protect::wave::let_go::LetGo;
+use crate::protect::wave::kept::LetGo;
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::Repository;
@@ -153,7 +153,7 @@ fn scan_within(
     Found {
         create: create.iter().map(|(_, l)| l.snapshot_id.clone()).collect(),
         complete: complete.iter().map(|(view, _)| name(view)).collect(),
-        remove: remove.iter().map(name).collect(),
+        remove: remove.iter().map(|one| name(&one.row)).collect(),
         seen_again: seen_again.iter().map(name).collect(),
         kept,
         not_shown,

@@ -2,8 +2,9 @@
 //!
 //! **Promises.** It is written on the policy before its first Snapshot is made, and taken off when all of them are there and
 //! this process has seen them; with it goes what retention had completed, so that everything that came is judged at
-//! once, as after an edit. What a crash leaves behind is taken off by the next scan, and a policy on which it stays too
-//! long asks for one. While some of it cannot be made, it stays for an hour at most.
+//! once, as after an edit. Where none could be made nothing changes. What a crash leaves behind is taken off by the next scan,
+//! and by the policy itself where none comes to its end. While some of it cannot be made, it stays for an hour at most, and
+//! whatever retention would prune then waits for a person.
 
 use crate::context::{Context, Error};
 use crate::protect::policy;
@@ -14,6 +15,7 @@ use holdfast_api::SnapshotPolicy;
 use holdfast_api::policy::SnapshotPolicyStatus;
 use jiff::Timestamp;
 use kube::api::Api;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How often a status is tried when others write to it.
@@ -26,21 +28,47 @@ pub fn is_same(judged: &SnapshotPolicy, now: &SnapshotPolicy) -> bool {
     judged.uid == now.uid && judged.generation == now.generation && now.deletion_timestamp.is_none()
 }
 
-/// Has retention wait; answers whether the policy still is what was judged.
+/// Whether retention waits for what is about to be taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Began {
+    /// From now on.
+    Now,
+    /// It did already: of what came before, nobody knows how much was made.
+    Before,
+    /// The policy is not what was judged any more: nothing may be made for it.
+    Not,
+}
+
+/// How it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// All of it is there.
+    Whole,
+    /// Some of it could not be made in good time, or that is not known.
+    Partial,
+    /// None of it was made: retention goes on where it was.
+    Nothing,
+}
+
+/// Has retention wait.
 ///
 /// # Errors
 /// [`Error`]: nothing may be made for this policy then.
-pub async fn begin(ctx: &Context, policy: &SnapshotPolicy) -> Result<bool, Error> {
+pub async fn begin(ctx: &Context, policy: &SnapshotPolicy) -> Result<Began, Error> {
     let at = ctx.clock.now();
+    let before = AtomicBool::new(false);
     let wanted = |live: &SnapshotPolicy| is_same(policy, live);
-    write(ctx, &ObjectKey::of(policy), wanted, |status| {
-        status
-            .adoption
-            .get_or_insert_default()
-            .under_way
-            .get_or_insert(at);
+    let is = write(ctx, &ObjectKey::of(policy), wanted, |status| {
+        let adoption = status.adoption.get_or_insert_default();
+        before.store(adoption.under_way.is_some(), Ordering::Relaxed);
+        adoption.under_way.get_or_insert(at);
     })
-    .await
+    .await?;
+    Ok(match (is, before.into_inner()) {
+        (false, _) => Began::Not,
+        (true, true) => Began::Before,
+        (true, false) => Began::Now,
+    })
 }
 
 /// Whether retention has waited for longer than any scan takes.
@@ -50,22 +78,27 @@ pub fn is_too_long(ctx: &Context, key: &ObjectKey) -> bool {
     policy.is_some_and(|policy| policy::is_left_waiting(&policy, ctx.clock.now()))
 }
 
-/// Has retention go on, and judge everything at once.
+/// Has retention go on, and judge everything at once where something came.
 ///
 /// # Errors
 /// [`Error`]: it waits on then, and the next scan tries it again.
-pub async fn end(ctx: &Context, key: &ObjectKey) -> Result<(), Error> {
+pub async fn end(ctx: &Context, key: &ObjectKey, ends: Ends) -> Result<(), Error> {
     let at = ctx.clock.now();
-    write(ctx, key, |_| true, |status| over(status, at)).await?;
+    write(ctx, key, |_| true, |status| over(status, ends, at)).await?;
     Ok(())
 }
 
 /// The status after it: pure.
-fn over(status: &mut SnapshotPolicyStatus, at: Timestamp) {
+fn over(status: &mut SnapshotPolicyStatus, ends: Ends, at: Timestamp) {
     let adoption = status.adoption.get_or_insert_default();
     if adoption.under_way.take().is_none() {
         return;
     }
+    adoption.partial = match ends {
+        Ends::Nothing => return,
+        Ends::Whole => false,
+        Ends::Partial => true,
+    };
     adoption.last_adopted_at = Some(at);
     if let Some(retention) = &mut status.retention {
         retention.completed_generation = None;

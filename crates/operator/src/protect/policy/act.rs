@@ -150,8 +150,9 @@ async fn remember_names(
     })
 }
 
-/// Whether the policy is live what was judged, for pruning rests on its spec, and takes over nothing; and nobody else
-/// manages it by now.
+/// Whether the policy is live what was judged, for pruning rests on its spec, and takes over nothing and took nothing over
+/// since; and nobody else manages it by now. A watch of policies may lag behind that of Snapshots: what came by an adoption
+/// that is over would be judged as if it were the ordinary course.
 async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool, Error> {
     if ctx.foreign.alive().is_some() {
         return Ok(false);
@@ -164,7 +165,19 @@ async fn still_so(ctx: &Context, key: &ObjectKey, facts: &Facts) -> Result<bool,
             && live.generation == judged.generation
             && live.deletion_timestamp.is_none()
             && !is_adopting(&policy)
+            && taken_over(&policy) == taken_over(&facts.policy)
     }))
+}
+
+/// What was taken over, and what retention completed since.
+fn taken_over(policy: &SnapshotPolicy) -> (Option<Timestamp>, Option<i64>) {
+    let status = policy.status.as_ref();
+    let adoption = status.and_then(|status| status.adoption.as_ref());
+    let retention = status.and_then(|status| status.retention.as_ref());
+    (
+        adoption.and_then(|adoption| adoption.last_adopted_at),
+        retention.and_then(|retention| retention.completed_generation),
+    )
 }
 
 /// Stamps with the judged resourceVersion, then deletes with UID and the stamped version as preconditions.
@@ -226,9 +239,18 @@ async fn report(
     let generation = facts.policy.metadata.generation;
     let last = before.retention.clone().unwrap_or_default();
     status.observed_generation = generation;
-    status.last_successful_snapshot = decision.last_success.or(before.last_successful_snapshot);
+    // Each of thousands that are taken over is an event: the figures come when all of them are there.
+    let waits = is_adopting(&facts.policy);
+    status.last_successful_snapshot = decision
+        .last_success
+        .filter(|_| !waits)
+        .or(before.last_successful_snapshot);
     status.retention = Some(RetentionStatus {
-        active_snapshot_count: i64::try_from(decision.active - pruned).ok(),
+        active_snapshot_count: if waits {
+            last.active_snapshot_count
+        } else {
+            i64::try_from(decision.active - pruned).ok()
+        },
         last_prune_at: if pruned > 0 { Some(now) } else { last.last_prune_at },
         completed_generation: if completed {
             generation

@@ -6,7 +6,7 @@
 
 use super::source;
 use crate::context::{Context, Error};
-use crate::protect::catalog::{adoption_mode, due};
+use crate::protect::catalog::{Ends, adoption_mode, due, end_adoption};
 use crate::protect::repository::patch_status;
 use crate::runtime::write;
 use crate::world::keys::{self, ObjectKey};
@@ -91,7 +91,13 @@ pub async fn look(
 ) -> Result<bool, Error> {
     let named = policy.spec.repository.as_ref();
     let named = named.and_then(|named| keys::resolve(named, &key.namespace));
-    let Some(repository) = named.and_then(|named| ctx.world.repository(&named)) else {
+    let repository = named.as_ref().and_then(|named| ctx.world.repository(named));
+    if is_abandoned(policy, repository.as_deref(), now) {
+        // Whatever came of it is judged as what is only a part of it.
+        end_adoption(ctx, key, Ends::Partial).await?;
+        return Ok(true);
+    }
+    let Some(repository) = repository else {
         return Ok(false);
     };
     if is_left_waiting(policy, now) {
@@ -135,6 +141,17 @@ pub fn is_left_waiting(policy: &SnapshotPolicy, now: Timestamp) -> bool {
     let adoption = policy.status.as_ref().and_then(|s| s.adoption.as_ref());
     let since = adoption.and_then(|adoption| adoption.under_way);
     since.is_some_and(|since| since + TOO_LONG <= now)
+}
+
+/// Whether no scan is at work on it any more, and none may ever come to its end.
+fn is_abandoned(policy: &SnapshotPolicy, repository: Option<&RepositoryView>, now: Timestamp) -> bool {
+    let at_work = |repository: &RepositoryView| {
+        let catalog = repository.status.catalog.as_ref();
+        catalog.is_some_and(|catalog| catalog.progress.is_some())
+    };
+    // One that tells how far it is may take longer; if its process went, it tells that for ever.
+    let later = now - TOO_LONG;
+    is_left_waiting(policy, now) && (!repository.is_some_and(at_work) || is_left_waiting(policy, later))
 }
 
 /// Makes a scan due, unless one is.

@@ -286,6 +286,9 @@ fn held(facts: &Facts, prune: &[Prune]) -> Option<String> {
         taken_over: status
             .and_then(|s| s.adoption.as_ref())
             .and_then(|adoption| adoption.last_adopted_at),
+        partial: status
+            .and_then(|s| s.adoption.as_ref())
+            .is_some_and(|adoption| adoption.partial),
         held: held.is_some_and(|held| {
             held.status == "True" && held.observed_generation == policy.metadata.generation
         }),

@@ -68,6 +68,13 @@ pub async fn pass(ctx: &Context, key: &ObjectKey) -> Result<Next, Error> {
             false
         }
     };
+    // It is judged together with what it has: an adoption may have come and gone while it was asked for.
+    let Some(policy) = ctx.world.policy(key) else {
+        return Ok(Next::Settled);
+    };
+    if policy.metadata.deletion_timestamp.is_some() {
+        return Ok(Next::After(std::time::Duration::from_secs(1)));
+    }
     let facts = observe(&ctx.world, key, policy);
     let decision = decide::decide(&facts, now);
     let next = act::carry_out(ctx, key, &facts, decision, now).await?;

@@ -3,17 +3,18 @@
 //! **Promises.** What a map says already is not written again. A map that is full is followed by another one; nothing that is
 //! remembered makes place for anything.
 
-use super::let_go::Entry;
+use super::kept::Entry;
 use crate::context::{Context, Error};
 use crate::jobs::short_hash;
 use holdfast_api::names;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of keys and values in one map; the API server takes a MiB, names and labels included.
-const MOST_BYTES: usize = 900 << 10;
+/// Bytes of keys and values in one map; the API server takes a MiB, names and labels included, and each entry may come to
+/// say since when its snapshot is missing.
+const MOST_BYTES: usize = 800 << 10;
 /// Maps that may follow one another.
 const MOST_MAPS: usize = 64;
 /// How often it is tried when somebody else makes or removes a map.
@@ -26,6 +27,8 @@ pub fn api(ctx: &Context) -> Api<ConfigMap> {
 
 /// Writes entries into the maps that begin with `first`.
 ///
+/// Answers the names of those that say them now.
+///
 /// # Errors
 /// [`Error`]: some of them may be written.
 pub async fn put(
@@ -33,7 +36,7 @@ pub async fn put(
     first: &str,
     unique_id: &str,
     entries: &BTreeMap<String, Entry>,
-) -> Result<(), Error> {
+) -> Result<BTreeSet<String>, Error> {
     for _ in 0..ATTEMPTS {
         match once(ctx, first, unique_id, entries.clone()).await {
             Err(Error::Conflict) => {}
@@ -48,7 +51,8 @@ async fn once(
     first: &str,
     unique_id: &str,
     mut left: BTreeMap<String, Entry>,
-) -> Result<(), Error> {
+) -> Result<BTreeSet<String>, Error> {
+    let mut names = BTreeSet::new();
     for n in 0..MOST_MAPS {
         let name = if n == 0 {
             first.to_owned()
@@ -56,12 +60,16 @@ async fn once(
             format!("{first}-{n}")
         };
         let map = api(ctx).get_opt(&name).await?;
+        let before = left.len();
         let (goes, rest) = fits(map.as_ref(), left)?;
         if !goes.is_empty() {
             write(ctx, &name, unique_id, map.is_some(), goes).await?;
         }
+        if rest.len() < before {
+            names.insert(name);
+        }
         if rest.is_empty() {
-            return Ok(());
+            return Ok(names);
         }
         left = rest;
     }
@@ -79,13 +87,21 @@ fn fits(map: Option<&ConfigMap>, entries: BTreeMap<String, Entry>) -> Result<Spl
     let (mut goes, mut rest) = (BTreeMap::new(), BTreeMap::new());
     for (key, entry) in entries {
         let before = there(&key);
-        if before.is_some_and(|text| Entry::read(text).says_the_same(&entry)) {
+        let known = before.map(|text| Entry::read(text));
+        // What was said of another object of the same snapshot counts on.
+        let merged = match &known {
+            Some(known) if known.of == entry.of => entry.clone(),
+            Some(known) => known.clone().with(entry.clone()),
+            None => entry.clone(),
+        };
+        if known.is_some_and(|known| known.says_the_same(&merged)) {
             continue;
         }
-        let text = serde_json::to_string(&entry).map_err(crate::jobs::build::BuildError::from)?;
+        let text = serde_json::to_string(&merged).map_err(crate::jobs::build::BuildError::from)?;
+        let less = before.map_or(0, |text| key.len() + text.len());
         let more = key.len() + text.len();
-        if before.is_some() || size + more <= MOST_BYTES {
-            size += more;
+        if size - less + more <= MOST_BYTES {
+            size = size - less + more;
             goes.insert(key, text);
         } else {
             rest.insert(key, entry);
@@ -102,8 +118,13 @@ async fn write(
     data: BTreeMap<String, String>,
 ) -> Result<(), Error> {
     ctx.leadership.guard()?;
+    let labels = json!({
+        names::MANAGED_BY_LABEL: names::MANAGED_BY,
+        names::KEPT_MEMORY_LABEL: short_hash(unique_id),
+    });
     if exists {
-        let patch = Patch::Merge(json!({ "data": data }));
+        // The labels again: what is not found by them is not read.
+        let patch = Patch::Merge(json!({ "metadata": { "labels": labels }, "data": data }));
         return match api(ctx).patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(()),
             // Removed since it was looked at.
@@ -117,10 +138,7 @@ async fn write(
         "metadata": {
             "name": name,
             "namespace": ctx.settings.namespace,
-            "labels": {
-                names::MANAGED_BY_LABEL: names::MANAGED_BY,
-                names::KEPT_MEMORY_LABEL: short_hash(unique_id),
-            },
+            "labels": labels,
         },
         "data": data,
     });
@@ -141,6 +159,8 @@ mod tests {
             under: Some("p".repeat(36)),
             of: of.to_owned(),
             at: jiff::Timestamp::from_second(at).ok(),
+            taken: Some("t".repeat(16)),
+            missing_since: None,
         }
     }
 
@@ -182,8 +202,40 @@ mod tests {
         let same = BTreeMap::from([(format!("{:064x}", 1), entry("o", 99))]);
         let (again, rest) = fits(Some(&full), same).unwrap();
         assert!(again.is_empty() && rest.is_empty(), "only the time is another");
-        let other = BTreeMap::from([(format!("{:064x}", 1), entry("another", 99))]);
-        let (again, rest) = fits(Some(&full), other).unwrap();
+        let longer = BTreeMap::from([(format!("{:064x}", 1), entry(&"another".repeat(99), 99))]);
+        let (again, rest) = fits(Some(&full), longer).unwrap();
+        assert_eq!(
+            (again.len(), rest.len()),
+            (0, 1),
+            "the next map takes it: both are read"
+        );
+        let shorter = BTreeMap::from([(format!("{:064x}", 1), entry("", 99))]);
+        let (again, rest) = fits(Some(&full), shorter).unwrap();
         assert_eq!((again.len(), rest.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_another_object_of_the_same_snapshot_said_counts_on() {
+        let key = "x".to_owned();
+        let loose = Entry {
+            policy: DeletionPolicy::Delete,
+            pinned: false,
+            ..entry("second", 2)
+        };
+        let strict = Entry {
+            pinned: true,
+            ..entry("first", 1)
+        };
+        let there = map([(key.clone(), serde_json::to_string(&strict).unwrap())].into());
+        let (goes, _) = fits(Some(&there), [(key.clone(), loose.clone())].into()).unwrap();
+        let both = Entry::read(&goes[&key]);
+        assert_eq!(
+            (both.policy, both.pinned, both.of.as_str()),
+            (DeletionPolicy::Retain, true, "second")
+        );
+        // Its own word may become less strict.
+        let there = map([(key.clone(), serde_json::to_string(&entry("second", 1)).unwrap())].into());
+        let (goes, _) = fits(Some(&there), [(key.clone(), loose)].into()).unwrap();
+        assert_eq!(Entry::read(&goes[&key]).policy, DeletionPolicy::Delete);
     }
 }

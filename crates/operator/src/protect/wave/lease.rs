@@ -211,11 +211,51 @@ pub async fn named(ctx: &Context, unique_id: &str) -> Result<Option<ObjectKey>, 
 /// # Errors
 /// [`Error`].
 pub async fn waits(ctx: &Context, unique_id: &str) -> Result<Option<Timestamp>, Error> {
-    let lock = Lock {
+    Ok(read(ctx, unique_id).await?.waiting_since())
+}
+
+/// When something of a lane was last let go that could not be remembered.
+///
+/// # Errors
+/// [`Error`].
+pub async fn incomplete(ctx: &Context, unique_id: &str) -> Result<Option<Timestamp>, Error> {
+    Ok(read(ctx, unique_id).await?.time(names::LANE_KEPT_INCOMPLETE))
+}
+
+/// Writes since when something is not remembered, or that nothing of that is left; the lock as it is then. `lock` is the one
+/// that this pass holds, if it holds one.
+///
+/// # Errors
+/// [`Error`]; a conflict when somebody else wrote the lock since it was read.
+pub async fn say_incomplete(
+    ctx: &Context,
+    lock: Option<&Lock>,
+    unique_id: &str,
+    at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Lock, Error> {
+    let lock = match lock {
+        Some(lock) => lock.clone(),
+        None => read(ctx, unique_id).await?,
+    };
+    let mut wanted = wanted(ctx, &lock, Says::Same, me(ctx)?, now);
+    let annotations = wanted.metadata.annotations.get_or_insert_default();
+    match at {
+        Some(at) => annotations.insert(names::LANE_KEPT_INCOMPLETE.to_owned(), at.to_string()),
+        None => annotations.remove(names::LANE_KEPT_INCOMPLETE),
+    };
+    let stored = store(ctx, &lock, &wanted).await?;
+    Ok(Lock {
+        unique_id: lock.unique_id,
+        lease: Some(stored),
+    })
+}
+
+async fn read(ctx: &Context, unique_id: &str) -> Result<Lock, Error> {
+    Ok(Lock {
         unique_id: unique_id.to_owned(),
         lease: api(ctx).get_opt(&lane_lease_name(ENGINE, unique_id)).await?,
-    };
-    Ok(lock.waiting_since())
+    })
 }
 
 /// Writes what the lock says.

@@ -1,13 +1,14 @@
 //! What was let go while its data stayed: ConfigMaps in the operator's namespace (`docs/design.md` 3.7).
 //!
 //! **Promises.** It is written down before any finalizer goes, with the policy and the pin of its object and with the
-//! SnapshotPolicy that was there, so that nobody who adopts it later makes it worth less. It is forgotten only when a
-//! whole listing lacks it or a live object records it that were looked at later, and only as it was read: what is let go
-//! meanwhile stays. What cannot be written stops nobody: it is answered, and the pass goes on.
+//! SnapshotPolicy that was there, so that nobody who adopts it later makes it worth less. It is forgotten only as [`kept::fate`]
+//! says, and only as it was read: what is let go meanwhile stays. What cannot be written stops nobody: it is answered, and
+//! the pass goes on.
 //!
-//! **Assumes.** One entry is about 250 bytes; each physical repository has sixteen maps of 900 KiB, and more when they are
+//! **Assumes.** One entry is about 250 bytes; each physical repository has sixteen maps of 800 KiB, and more when they are
 //! full ([`super::kept_maps`]).
 
+use super::kept::{self, Entry, Fate, LetGo, Seen, data_key, moment_of};
 use super::kept_maps;
 use super::member::few_at_once;
 use super::observe::Observed;
@@ -19,142 +20,10 @@ use holdfast_api::names;
 use holdfast_api::shared::DeletionPolicy;
 use holdfast_core::deletion::{Decision, OrphanReason, Plan, Policy, RetainReason, Verdict};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// What is remembered of one snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// What its object said about the data; stricter where a person or a void prune said so.
-    pub policy: DeletionPolicy,
-    /// It was pinned.
-    #[serde(default)]
-    pub pinned: bool,
-    /// UID of the SnapshotPolicy that was there then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub under: Option<String>,
-    /// UID of its object: what is let go a second time is another entry.
-    pub of: String,
-    /// When it was written down: what was looked at before says nothing about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-}
-
-impl Entry {
-    /// One that cannot be read keeps the most.
-    pub(super) fn read(text: &str) -> Self {
-        serde_json::from_str(text).unwrap_or(Self {
-            policy: DeletionPolicy::Retain,
-            pinned: true,
-            under: None,
-            of: String::new(),
-            at: None,
-        })
-    }
-
-    /// Whether it says of the same object what another one says, whenever that was.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
-        let Self {
-            policy,
-            pinned,
-            under,
-            of,
-            at: _,
-        } = self;
-        (*policy, *pinned, under, of) == (other.policy, other.pinned, &other.under, &other.of)
-    }
-
-    /// Of two about one snapshot: the stricter in each, and the younger's policy object.
-    fn with(self, other: Self) -> Self {
-        let (older, younger) = if self.at <= other.at {
-            (self, other)
-        } else {
-            (other, self)
-        };
-        Self {
-            policy: stricter(older.policy, younger.policy),
-            pinned: older.pinned || younger.pinned,
-            under: younger.under.or(older.under),
-            of: younger.of,
-            // Where one is of an unknown age both are.
-            at: older.at.and(younger.at),
-        }
-    }
-
-    /// Whether it was written down before this moment.
-    #[must_use]
-    pub fn is_older(&self, than: Timestamp) -> bool {
-        self.at.is_some_and(|at| at < than)
-    }
-}
-
-/// The one that keeps more.
-#[must_use]
-pub fn stricter(one: DeletionPolicy, other: DeletionPolicy) -> DeletionPolicy {
-    let rank = |policy: DeletionPolicy| match policy {
-        DeletionPolicy::Delete => 0,
-        DeletionPolicy::Orphan => 1,
-        DeletionPolicy::Retain => 2,
-        DeletionPolicy::Unknown => 3,
-    };
-    if rank(one) >= rank(other) { one } else { other }
-}
-
-/// Everything that is remembered of a physical repository.
-#[derive(Debug, Default)]
-pub struct LetGo {
-    /// Of this repository; what is in the other maps may be of another one.
-    maps: Vec<ConfigMap>,
-    entries: HashMap<String, Entry>,
-}
-
-impl LetGo {
-    /// Reads the maps of a physical repository.
-    pub(in crate::protect) fn read(mut maps: Vec<ConfigMap>, unique_id: &str) -> Self {
-        let of = |map: &ConfigMap| {
-            map.metadata
-                .labels
-                .as_ref()?
-                .get(names::KEPT_MEMORY_LABEL)
-                .cloned()
-        };
-        let (own, unknown) = (short_hash(unique_id), short_hash(""));
-        maps.retain(|map| of(map).is_some_and(|value| value == own || value == unknown));
-        let data = maps.iter().filter_map(|map| map.data.as_ref()).flatten();
-        let mut entries: HashMap<String, Entry> = HashMap::new();
-        for (id, text) in data {
-            let entry = Entry::read(text);
-            let entry = match entries.remove(id) {
-                None => entry,
-                Some(other) => other.with(entry),
-            };
-            entries.insert(id.clone(), entry);
-        }
-        maps.retain(|map| of(map).is_some_and(|value| value == own));
-        Self { maps, entries }
-    }
-
-    /// What is remembered of a snapshot.
-    #[must_use]
-    pub fn get(&self, id: &str) -> Option<&Entry> {
-        self.entries.get(data_key(id).as_str())
-    }
-}
-
-/// The id as a key of a ConfigMap's data.
-#[must_use]
-pub fn data_key(id: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !id.is_empty() && id.len() <= 253 && id.chars().all(fits) {
-        return id.to_owned();
-    }
-    Sha256::digest(id).iter().map(|b| format!("{b:02x}")).collect()
-}
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The map that an entry belongs to.
 fn map_name(unique_id: &str, key: &str) -> String {
@@ -183,6 +52,8 @@ pub struct Missed {
     pub refused: BTreeSet<String>,
     /// UIDs of those that are tried again in a moment: they are not let go before.
     pub later: BTreeSet<String>,
+    /// The maps that say the others, by the unique id of their repository.
+    pub maps: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Whether its data stays while the object goes, so that its word is to be remembered. That its repository's object or the
@@ -249,12 +120,17 @@ pub async fn remember(ctx: &Context, observed: &Observed, plan: &Plan) -> Result
     }
     let write = |(name, shard): (String, Shard)| async move {
         let done = kept_maps::put(ctx, &name, &shard.unique_id, &shard.entries).await;
-        (shard.uids, done)
+        (shard, done)
     };
     let mut missed = Missed::default();
-    for (uids, done) in few_at_once(shards.into_iter().map(write).collect()).await {
-        let Err(error) = done else {
-            continue;
+    for (shard, done) in few_at_once(shards.into_iter().map(write).collect()).await {
+        let uids = shard.uids;
+        let error = match done {
+            Ok(names) => {
+                missed.maps.entry(shard.unique_id).or_default().extend(names);
+                continue;
+            }
+            Err(error) => error,
         };
         tracing::warn!(members = uids.len(), %error, "what is let go cannot be remembered; the lane goes on");
         match error {
@@ -292,6 +168,8 @@ fn entry<'a>(
         under: under.and_then(|policy| policy.metadata.uid.clone()),
         of: view.uid().to_owned(),
         at: Some(ctx.clock.now()),
+        taken: moment_of(view),
+        missing_since: None,
     };
     Some((view, data_key(view.snapshot_id()?), entry))
 }
@@ -316,8 +194,8 @@ fn word(policy: Policy, verdict: Verdict) -> DeletionPolicy {
     }
 }
 
-/// Forgets of what was written down before `began` what `is_over` says yes to, by the key of its id, as it was read; what was
-/// written meanwhile stays.
+/// Forgets of what is remembered what [`kept::fate`] says after the listing that began then, as it was read; what was written
+/// meanwhile stays.
 ///
 /// # Errors
 /// [`Error`].
@@ -325,20 +203,32 @@ pub async fn forget(
     ctx: &Context,
     memory: &LetGo,
     began: Timestamp,
-    is_over: impl Fn(&str) -> bool,
+    listed: &Seen,
+    recorded: &Seen,
 ) -> Result<(), Error> {
-    let is_over = |key: &str, text: &str| Entry::read(text).is_older(began) && is_over(key);
-    for map in &memory.maps {
-        let data = map.data.iter().flatten();
-        let over = data.filter(|(key, text)| is_over(key, text));
-        let over: BTreeMap<&String, Option<&str>> = over.map(|(key, _)| (key, None)).collect();
-        if over.is_empty() {
+    // Of what is of no repository that is known only a live object's word counts, never that it is not listed here.
+    let elsewhere = Seen::elsewhere(&memory.unknown);
+    let own = memory.maps.iter().map(|map| (map, listed));
+    let unknown = memory.unknown.iter().map(|map| (map, &elsewhere));
+    for (map, listed) in own.chain(unknown) {
+        let mut changes: BTreeMap<&String, Option<String>> = BTreeMap::new();
+        for (key, text) in map.data.iter().flatten() {
+            match kept::fate(key, &Entry::read(text), listed, recorded, began) {
+                Fate::Stays => {}
+                Fate::Goes => _ = changes.insert(key, None),
+                Fate::Says(entry) => {
+                    let text = serde_json::to_string(&entry).map_err(crate::jobs::build::BuildError::from)?;
+                    changes.insert(key, Some(text));
+                }
+            }
+        }
+        if changes.is_empty() {
             continue;
         }
         let name = map.metadata.name.as_deref().unwrap_or_default();
         let version = map.metadata.resource_version.as_deref().unwrap_or_default();
         ctx.leadership.guard()?;
-        match write::patch(&kept_maps::api(ctx), name, version, json!({ "data": over })).await {
+        match write::patch(&kept_maps::api(ctx), name, version, json!({ "data": changes })).await {
             // The next listing forgets it.
             Ok(_) | Err(WriteError::Conflict | WriteError::Gone) => {}
             Err(error @ WriteError::Api(_)) => return Err(error.into()),
@@ -352,58 +242,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_cannot_be_read_keeps_the_most() {
-        let kept = Entry::read("{}");
-        assert_eq!((kept.policy, kept.pinned), (DeletionPolicy::Retain, true));
-        let entry = Entry {
-            policy: DeletionPolicy::Orphan,
-            pinned: false,
-            under: Some("p".into()),
-            of: "s".into(),
-            at: Some(Timestamp::UNIX_EPOCH),
-        };
-        assert_eq!(Entry::read(&serde_json::to_string(&entry).unwrap()), entry);
-    }
-
-    #[test]
-    fn of_two_about_one_snapshot_the_stricter_counts() {
-        let entry = |policy, pinned, under: &str, at: i64| Entry {
-            policy,
-            pinned,
-            under: Some(under.to_owned()),
-            of: under.to_owned(),
-            at: Timestamp::from_second(at).ok(),
-        };
-        let strict = entry(DeletionPolicy::Retain, true, "old", 1);
-        let loose = entry(DeletionPolicy::Delete, false, "new", 2);
-        for maps in [[&strict, &loose], [&loose, &strict]] {
-            let maps = maps.map(|entry| ConfigMap {
-                metadata: serde_json::from_value(
-                    json!({ "labels": { names::KEPT_MEMORY_LABEL: short_hash("id") } }),
-                )
-                .unwrap(),
-                data: Some([("x".to_owned(), serde_json::to_string(entry).unwrap())].into()),
-                ..ConfigMap::default()
-            });
-            let read = LetGo::read(maps.to_vec(), "id");
-            let both = read.get("x").unwrap();
-            assert_eq!((both.policy, both.pinned), (DeletionPolicy::Retain, true));
-            assert_eq!(both.under.as_deref(), Some("new"));
-        }
-        let all = [
-            DeletionPolicy::Delete,
-            DeletionPolicy::Orphan,
-            DeletionPolicy::Retain,
-            DeletionPolicy::Unknown,
-        ];
-        for (n, one) in all.iter().enumerate() {
-            for (m, other) in all.iter().enumerate() {
-                assert_eq!(stricter(*one, *other), all[n.max(m)]);
-            }
-        }
-    }
-
-    #[test]
     fn whatever_leaves_data_behind_is_remembered() {
         for reason in RetainReason::ALL {
             let expected = *reason != RetainReason::SharedSnapshot;
@@ -412,15 +250,6 @@ mod tests {
         for reason in OrphanReason::ALL {
             assert!(remembers(Verdict::Orphan(*reason)), "{reason:?}");
         }
-    }
-
-    #[test]
-    fn what_is_of_an_unknown_age_or_younger_is_not_forgotten() {
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let mut entry = Entry::read("{}");
-        assert!(!entry.is_older(at(1)));
-        entry.at = Some(at(5));
-        assert!(entry.is_older(at(6)) && !entry.is_older(at(5)) && !entry.is_older(at(4)));
     }
 
     #[test]

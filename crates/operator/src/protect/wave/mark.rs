@@ -93,6 +93,27 @@ pub async fn marks(
 }
 
 impl Marks {
+    /// These members wait with their release, and for what.
+    pub fn waiting(
+        observed: &Observed,
+        uids: &BTreeSet<String>,
+        reason: &str,
+        message: &str,
+        now: Timestamp,
+    ) -> Self {
+        let mark = |uid: &String| {
+            let view = observed.views.get(uid)?;
+            let status = member::blocked(view, reason, message, now);
+            let before = view.status.clone().unwrap_or_default();
+            crate::runtime::diff::merge_patch(&before, &status).map(|_| Mark {
+                view: Arc::clone(view),
+                status,
+                event: None,
+            })
+        };
+        Self(uids.iter().filter_map(mark).collect())
+    }
+
     /// Takes those that are left to the time after the firing.
     pub fn split_off(&mut self) -> Self {
         Self(self.0.split_off(self.0.len().min(MARKS_BEFORE)))

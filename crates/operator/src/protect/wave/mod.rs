@@ -19,8 +19,9 @@ mod fire;
 pub mod foresee;
 mod judge;
 mod justified;
+pub mod kept;
 mod kept_maps;
-mod lease;
+pub mod lease;
 mod legacy;
 pub mod let_go;
 mod live;
@@ -35,6 +36,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 pub mod tidy;
+pub mod unremembered;
 pub mod writers;
 
 use crate::context::{Context, Error};
@@ -141,7 +143,9 @@ pub async fn pass(ctx: &Context, key: &LaneKey) -> Result<Next, Error> {
     let mut marked = mark::write(ctx, &observed, marks).await?;
     records::kept(ctx, &mut observed, &plan, now).await?;
     let missed = let_go::remember(ctx, &observed, &plan).await?;
-    let stay = records::forgotten(ctx, &mut observed, &plan, &missed, now).await?;
+    let said = unremembered::say(ctx, &mut observed, &plan, &missed, (key, lock), now).await?;
+    let stay = said.0;
+    lock = said.1;
     refused |= !stay.is_empty() || !missed.refused.is_empty();
     refused |= release::release(ctx, &observed, &plan, &stay).await?;
     let mut next = next(&plan, !jobs.is_empty(), now);

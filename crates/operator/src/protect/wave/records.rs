@@ -3,12 +3,10 @@
 //! **Promises.** Acknowledgement and latch are on the API server before the first member is touched; the latch is
 //! cleared last. An unreadable acknowledgement is told once for each value.
 
-use super::let_go::Missed;
 use super::observe::Observed;
 use crate::context::{Context, Error};
 use crate::protect::catalog::due;
 use crate::runtime::{diff, write};
-use crate::world::NamespaceKnown;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::repository::{
@@ -20,8 +18,8 @@ use holdfast_core::deletion::look;
 use holdfast_core::deletion::messages::{self, Words};
 use holdfast_core::deletion::split::{self, Follows, Silent};
 use holdfast_core::deletion::{
-    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, OrphanReason, Plan, ReleaseReason,
-    RepositoryPlan, Verdict,
+    AcknowledgementChange, Decision, LaneLatchChange, LatchChange, Plan, ReleaseReason, RepositoryPlan,
+    Verdict,
 };
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
@@ -113,72 +111,6 @@ pub async fn kept(ctx: &Context, observed: &mut Observed, plan: &Plan, now: Time
     }
     Ok(())
 }
-
-/// What could not be remembered is said on the repository before anything of it goes, for nobody adopts from a repository of
-/// which not everything is remembered. Answers the UIDs of those that may not go: nowhere could it be said.
-///
-/// # Errors
-/// [`Error::NotLeader`] alone.
-pub async fn forgotten(
-    ctx: &Context,
-    observed: &mut Observed,
-    plan: &Plan,
-    missed: &Missed,
-    now: Timestamp,
-) -> Result<BTreeSet<String>, Error> {
-    let mut stay = missed.later.clone();
-    if missed.refused.is_empty() {
-        return Ok(stay);
-    }
-    let mut said = BTreeSet::new();
-    for (key, view) in observed.repositories.clone() {
-        let generation = view.metadata.generation;
-        let written = change(ctx, &view, |status| {
-            // Its time is that of the last one: a scan that began before says nothing about it.
-            let kind = conditions::KEPT_MEMORY_INCOMPLETE;
-            status.conditions.retain(|one| one.type_ != kind);
-            conditions::set(
-                &mut status.conditions,
-                kind,
-                true,
-                "MemoryRefused",
-                FORGOTTEN,
-                generation,
-                now,
-            );
-        });
-        match written.await {
-            Ok(after) => {
-                let was = conditions::is_true(&view.status.conditions, conditions::KEPT_MEMORY_INCOMPLETE);
-                if !was {
-                    let kind = conditions::KEPT_MEMORY_INCOMPLETE;
-                    ctx.warn_repository(&after, kind, FORGOTTEN, "RememberSnapshot")
-                        .await;
-                }
-                observed.repositories.insert(key.clone(), after);
-                said.insert(key);
-            }
-            Err(Error::NotLeader) => return Err(Error::NotLeader),
-            Err(error) => {
-                tracing::warn!(repository = %key, %error, "that the memory is incomplete cannot be recorded");
-            }
-        }
-    }
-    // Every object of the lane has to know: each of them is scanned by itself.
-    let all_know = said.len() == observed.repositories.len() && !said.is_empty();
-    let home = ctx.world.namespace(&ctx.settings.namespace);
-    for decision in plan.decisions.iter().filter(|d| missed.refused.contains(&d.uid)) {
-        // Where the memory itself is going there is nothing to adopt by, and uninstalling waits for nobody.
-        let ends =
-            decision.verdict == Verdict::Orphan(OrphanReason::ApiGoingAway) || home != NamespaceKnown::Live;
-        if !all_know && !ends {
-            stay.insert(decision.uid.clone());
-        }
-    }
-    Ok(stay)
-}
-
-const FORGOTTEN: &str = "Snapshots were let go while their data stays, and what they said of it (deletion policy, pin) could not be written into the ConfigMaps holdfast-kept-* of the operator's namespace. Nothing is adopted from this repository until a scan finds nothing in it that belongs to no object. Let the operator write these ConfigMaps (a quota or a webhook refuses them).";
 
 /// Nothing is recorded because the run was stopped: what it may have committed by then has no object.
 fn was_stopped(ctx: &Context, decision: &Decision) -> bool {
@@ -421,7 +353,7 @@ pub async fn tell(
 
 /// Writes a repository's status against the judged resourceVersion, if it changes, and answers with what is there
 /// then.
-async fn change(
+pub(super) async fn change(
     ctx: &Context,
     view: &RepositoryView,
     change: impl FnOnce(&mut RepositoryStatus),

@@ -91,8 +91,9 @@ async fn locks(ctx: &Context, now: Timestamp) -> Result<(), Error> {
         };
         let written = lease.spec.as_ref().and_then(|s| s.renew_time.as_ref());
         let fresh = written.is_none_or(|t| now.duration_since(t.0) <= IDLE);
-        // What it remembers of a hold is forgotten by the lane itself, when nothing held is pending.
-        let remembers = of(names::LANE_LATCH).is_some();
+        // What it remembers of a hold is forgotten by the lane itself, when nothing held is pending; that something is not
+        // remembered by a scan.
+        let remembers = of(names::LANE_LATCH).is_some() || of(names::LANE_KEPT_INCOMPLETE).is_some();
         if fresh || remembers || busy(ctx, &id) || names_a_job(ctx, of(names::LANE_JOB).as_deref()).await? {
             continue;
         }

@@ -32,6 +32,7 @@ fn wanted() -> [(&'static str, Vec<String>); 10] {
             "holdfast-protection",
             vec![
                 quoted(names::ALLOW_MASS_DELETION),
+                quoted(names::ACCEPT_INCOMPLETE_MEMORY),
                 format!("? {} :", names::DEFAULT_THRESHOLD),
                 "check('acknowledge')".to_owned(),
             ],
