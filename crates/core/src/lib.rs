@@ -12,6 +12,7 @@ pub mod deletion;
 mod hash;
 pub mod health;
 pub mod maintenance;
+pub mod pins;
 pub mod quota;
 pub mod restore;
 pub mod retention;

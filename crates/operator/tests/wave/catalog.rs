@@ -27,6 +27,7 @@ fn listing(count: usize) -> Vec<ListedSnapshot> {
             cluster: Some("cluster".into()),
             snapshot_uid: Some(format!("u-{n}")),
             pinned: false,
+            pin_is_ours: false,
         })
         .collect()
 }

@@ -14,6 +14,7 @@ mod lost_deletions;
 mod maintenance;
 mod many_prunes;
 mod others;
+mod pins;
 mod policy_deleted;
 mod prunes;
 mod reappeared;

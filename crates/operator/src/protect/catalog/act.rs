@@ -6,7 +6,7 @@
 use super::due::{self, Request, Settled};
 use super::each::{Did, complete, create, remove, take_over};
 use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, tell, under_way};
+use super::{adopt, news, tell, under_way};
 use crate::context::{Context, Error};
 use crate::protect::policy;
 use crate::protect::repository::patch_status;
@@ -92,7 +92,15 @@ pub async fn arrived(
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
+    // Before a policy adopts, and so may prune again: what another program pinned is kept.
+    let mut told = Vec::new();
+    for (of, listed) in &plan.news {
+        told.push(news::record(ctx, of, listed, began).await);
+    }
     let mut done = carry_out(ctx, view, &plan).await?;
+    for told in told {
+        done.take(told)?;
+    }
     // What one policy or one map refuses does not make the listing void for everybody.
     let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {

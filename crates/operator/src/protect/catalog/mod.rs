@@ -11,7 +11,8 @@
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
 //! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
-//! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
+//! the objects look like, [`news`] what live Snapshots are told
+//! of their own; [`act`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
 mod adopt;
@@ -20,6 +21,7 @@ mod adopt_tests;
 mod adopted;
 pub mod due;
 mod each;
+mod news;
 mod plan;
 mod row;
 mod tell;

@@ -8,7 +8,7 @@
 //! **Assumes.** The listing is whole. Snapshots that the day's delete Jobs may have deleted meanwhile are named.
 
 use super::adopt::{self, Taken, Told};
-use super::{adopted, row};
+use super::{adopted, news, row};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
@@ -108,6 +108,8 @@ pub struct Plan<'a> {
     pub remove: Vec<Arc<SnapshotView>>,
     /// Live Snapshots that were said to have vanished and are listed.
     pub seen_again: Vec<Arc<SnapshotView>>,
+    /// Live Snapshots of whose snapshots the listing says something new: their pins, or their ids.
+    pub news: Vec<(Arc<SnapshotView>, &'a ListedSnapshot)>,
     /// Rows that stay.
     pub kept: usize,
     /// Snapshots that are beyond the bounds.
@@ -197,7 +199,11 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
             plan.unplaced += 1;
         }
     }
+    plan.news = news::of(scan);
+    // What has news is taken back with it.
     plan.seen_again.clone_from(&known.seen_again);
+    let told: HashSet<&str> = plan.news.iter().map(|(view, _)| view.uid()).collect();
+    plan.seen_again.retain(|view| !told.contains(view.uid()));
     for row in &known.rows {
         if row.snapshot_id().is_some_and(|id| adopted.contains(id)) {
             // It goes when its object is there.
@@ -226,6 +232,13 @@ fn taken_of(view: &SnapshotView) -> Option<(Source, Timestamp)> {
         path: identity.source_path.clone(),
     };
     Some((source, status.timing.as_ref()?.start_time?))
+}
+
+/// Whether it is the snapshot that its own object records, under another id.
+fn is_another_record(view: &SnapshotView, listed: &ListedSnapshot) -> bool {
+    view.snapshot_id() != Some(listed.snapshot_id.as_str())
+        && !is_row(view)
+        && taken_of(view).is_some_and(|(source, start)| source == listed.source && start == listed.start_time)
 }
 
 /// Whether it was made to be adopted and its first status was never written.
@@ -364,7 +377,9 @@ impl<'a> Known<'a> {
             return false;
         };
         match view.snapshot_id() {
-            Some(id) => !self.listed.contains(id),
+            // One record of a snapshot that pinning wrote anew, and the other one of it: a crash, or a program that brings
+            // back what another one deletes, left both.
+            Some(id) => !self.listed.contains(id) || is_another_record(view, listed),
             None => match view.phase() {
                 None
                 | Some(

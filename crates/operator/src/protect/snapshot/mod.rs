@@ -11,6 +11,7 @@ mod act;
 mod allowed;
 mod decide;
 mod observe;
+pub mod pins;
 pub mod result;
 #[cfg(test)]
 mod tests;
