@@ -38,6 +38,8 @@ pub const DELETION_HELD: &str = "DeletionHeld";
 pub const DELETION_BLOCKED: &str = "DeletionBlocked";
 /// Snapshot: its snapshot is not in the repository although nobody deleted it; it no longer counts.
 pub const VANISHED: &str = "Vanished";
+/// Snapshot: its record in the repository says that it is to be kept; Unknown while a Job is at it.
+pub const PINNED: &str = "Pinned";
 /// Snapshot: restored without its status by another tool; not run until it has one.
 pub const STATUS_LOST: &str = "StatusLost";
 /// Snapshot: Secret and ServiceAccount are there.
@@ -123,6 +125,29 @@ pub fn set(
             true
         }
     }
+}
+
+/// Makes a condition that was just set say `Unknown`.
+pub fn set_unknown(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    reason: &str,
+    message: &str,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> bool {
+    let was_unknown = get(conditions, kind).is_some_and(|c| c.status == "Unknown");
+    let since = get(conditions, kind).map(|c| c.last_transition_time.clone());
+    let changed = set(conditions, kind, false, reason, message, generation, now);
+    if let Some(condition) = conditions.iter_mut().find(|c| c.type_ == kind) {
+        "Unknown".clone_into(&mut condition.status);
+        let moved = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        condition.last_transition_time = match since {
+            Some(since) if was_unknown => since,
+            Some(_) | None => Time(moved),
+        };
+    }
+    changed
 }
 
 /// The three conditions that kstatus reads.

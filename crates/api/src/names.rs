@@ -91,6 +91,12 @@ pub const OP_LABEL: &str = "kopiur.home-operations.com/op";
 pub const OP_DELETE_BATCH: &str = "snapshot-delete-batch";
 /// Value of [`OP_LABEL`] on backup Jobs.
 pub const OP_BACKUP: &str = "snapshot-backup";
+/// Value of [`OP_LABEL`] on Jobs that pin or unpin a snapshot.
+pub const OP_PIN: &str = "snapshot-pin";
+/// Annotation on such a Job: `true` where it pins, `false` where it takes our pin back.
+pub const PIN_TARGET: &str = "kopiur.home-operations.com/pin-target";
+/// Annotation on such a Job: unique id of the physical repository that it writes to.
+pub const PINS_IN: &str = "kopiur.home-operations.com/pins-in";
 /// Value of [`OP_LABEL`] on bootstrap Jobs.
 pub const OP_BOOTSTRAP: &str = "repository-bootstrap";
 /// Value of [`OP_LABEL`] on listing Jobs.

@@ -43,7 +43,8 @@ pub struct SnapshotSpec {
     /// Stamped by the schedule: what its disappearance does. Absent: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_schedule_delete: Option<CascadePolicy>,
-    /// Retention never prunes it. Deleting the object still deletes its data.
+    /// Retention never prunes it, and its record in the repository says that it is to be kept. Deleting the object still
+    /// deletes its data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin: bool,
     /// Not supported yet.
@@ -99,6 +100,12 @@ pub struct SnapshotStatus {
     /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<RunFailure>,
+    /// Its record in the repository says that it is to be kept, whoever said so there. Retention never prunes it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<bool>,
+    /// How it is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<PinStatus>,
     /// How its deletion goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<DeletionStatus>,
@@ -226,6 +233,30 @@ pub struct RunFailure {
     pub class: String,
     /// What happened, why, what to do next.
     pub message: String,
+}
+
+/// How a Snapshot is pinned in its repository (`docs/design.md` 3.6).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PinStatus {
+    /// We pinned it, whoever else did. Only then is it unpinned when `spec.pin` is taken back.
+    #[serde(default)]
+    pub ours: bool,
+    /// When the repository's record was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<Timestamp>,
+    /// The Job that pins or unpins it, until its result is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Failed attempts.
+    #[serde(default)]
+    pub attempts: u32,
+    /// What the last one said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// When the next one may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 /// How the deletion of a Snapshot's data goes (`docs/design.md` 3.5, 3.6).

@@ -13,6 +13,7 @@ mod hash;
 pub mod health;
 pub mod identity;
 pub mod maintenance;
+pub mod pins;
 pub mod quota;
 pub mod restore;
 pub mod retention;

@@ -66,8 +66,30 @@ struct Listed {
     id: String,
 }
 
-/// The mover's image has the program and no shell: one container connects, the next lists.
 async fn listed_by_kopia(lab: &Lab, namespace: &str, claim: &str, name: &str) -> Result<BTreeSet<String>> {
+    let list = ["snapshot", "list", "--all", "--json", "--no-retention"];
+    let ended = kopia(lab, namespace, claim, name, Some("--readonly"), &list).await?;
+    let from = ended.log.find('[').context("the counting Job listed nothing")?;
+    let rows: Vec<Listed> = serde_json::from_str(&ended.log[from..])
+        .with_context(|| format!("the counting Job said {:?}", ended.log))?;
+    let (count, ids): (usize, BTreeSet<String>) = (rows.len(), rows.into_iter().map(|row| row.id).collect());
+    ensure!(ids.len() == count, "an id is listed twice: {:?}", ended.log);
+    Ok(ids)
+}
+
+/// What a person does with the kopia program. The mover's image has it and no shell: one container connects, the next does
+/// it. `how` is a further option of the connection.
+///
+/// # Errors
+/// When the Job cannot run, or the program fails.
+pub async fn kopia(
+    lab: &Lab,
+    namespace: &str,
+    claim: &str,
+    name: &str,
+    how: Option<&str>,
+    arguments: &[&str],
+) -> Result<pods::Ended> {
     let mut job = objects::shell_job(namespace, name, &lab.mover_image, &[claim.to_owned()], "");
     let pod = &mut job["spec"]["template"]["spec"];
     if let Some(volumes) = pod["volumes"].as_array_mut() {
@@ -89,31 +111,15 @@ async fn listed_by_kopia(lab: &Lab, namespace: &str, claim: &str, name: &str) ->
     let mut connect = container.clone();
     connect["name"] = json!("connect");
     let path = format!("--path=/volumes/{claim}");
-    connect["command"] = json!([
-        "/usr/bin/kopia",
-        "repository",
-        "connect",
-        "filesystem",
-        "--readonly",
-        path
-    ]);
-    container["command"] = json!([
-        "/usr/bin/kopia",
-        "snapshot",
-        "list",
-        "--all",
-        "--json",
-        "--no-retention"
-    ]);
+    let mut connects = vec!["/usr/bin/kopia", "repository", "connect", "filesystem", &path];
+    connects.extend(how);
+    connect["command"] = json!(connects);
+    let mut does = vec!["/usr/bin/kopia"];
+    does.extend(arguments);
+    container["command"] = json!(does);
     pod["initContainers"] = json!([connect]);
     pod["containers"] = json!([container]);
-    let ended = pods::run(lab, job, Duration::from_secs(120)).await?;
-    let from = ended.log.find('[').context("the counting Job listed nothing")?;
-    let rows: Vec<Listed> = serde_json::from_str(&ended.log[from..])
-        .with_context(|| format!("the counting Job said {:?}", ended.log))?;
-    let (count, ids): (usize, BTreeSet<String>) = (rows.len(), rows.into_iter().map(|row| row.id).collect());
-    ensure!(ids.len() == count, "an id is listed twice: {:?}", ended.log);
-    Ok(ids)
+    pods::run(lab, job, Duration::from_secs(120)).await
 }
 
 /// Asks the operator for a listing and returns how many snapshots arrived.

@@ -32,6 +32,12 @@ pub const TAG_CLUSTER: &str = "holdfast-cluster";
 /// Tag that says for which Snapshot object it was taken (`docs/design.md` 3.7).
 pub const TAG_SNAPSHOT: &str = "holdfast-snapshot";
 
+/// Name of the pin that [`Repository::pin`] writes where pins have names. Of all pins only this one is ever taken back.
+pub const PIN: &str = "holdfast";
+
+/// Tag that says the same where they have none: without it, a protection against removal is somebody else's.
+pub const TAG_PIN: &str = "holdfast-pin";
+
 /// Prefix of the tags that only Holdfast writes; a user's tag that begins with it is refused.
 pub const TAG_PREFIX: &str = "holdfast-";
 
@@ -119,6 +125,8 @@ pub struct SnapshotInfo {
     /// The repository's own record says that it is to be kept, whoever said so: a pin of Kopia, the protection against
     /// removal that rustic writes. Restic's own program has none.
     pub pinned: bool,
+    /// [`Repository::pin`] said so, whoever else did.
+    pub pin_is_ours: bool,
     /// All other tags; one without `=` has an empty value.
     pub tags: BTreeMap<String, String>,
     /// Sizes, if recorded.
@@ -193,7 +201,7 @@ pub trait Engine: Send + Sync {
     /// compaction were seen to undo deletions of others); false for Restic, where one snapshot is one file.
     fn deletes_need_silence(&self) -> bool;
 
-    /// Whether the id of a snapshot may change while it stays what it is. True for Kopia: pinning rewrites it.
+    /// Whether the id of a snapshot may change while it stays what it is: pinning writes a new record of it.
     fn ids_may_change(&self) -> bool;
 
     /// Opens an existing repository.
@@ -259,6 +267,14 @@ pub trait Repository: Send {
     /// # Errors
     /// Any class; look again before concluding anything.
     fn delete(&self, ids: &[String]) -> Result<(), EngineError>;
+
+    /// Has the repository's own record say that a snapshot is to be kept, or takes back that we said so: what others
+    /// wrote of it stays. Nothing is written where it is so already. The snapshot has another id afterwards, and is
+    /// otherwise what it was; after a crash it may be there under both. Success is a claim: look again.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Failed`] when there is no such snapshot, [`ErrorClass::Unreachable`], [`ErrorClass::Replaced`].
+    fn pin(&self, id: &str, on: bool) -> Result<(), EngineError>;
 
     /// Writes the content of a snapshot below `to`, which is made when it is not there. Other files there stay, unless
     /// the options say otherwise. File contents are read back by nobody: compare, or check the repository.

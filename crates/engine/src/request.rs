@@ -44,3 +44,11 @@ pub(crate) fn check(request: &BackupRequest, separator: char) -> Result<(), Engi
     }
     Ok(())
 }
+
+/// A snapshot that is to be changed and is not there.
+pub(crate) fn unknown_snapshot(what: &str, id: &str) -> EngineError {
+    let why = format!("`{id}` is no snapshot of this repository");
+    let next =
+        "Look at what is there: it may have been deleted, or its record written anew by another program";
+    EngineError::new(ErrorClass::Failed, what, why, next)
+}

@@ -183,6 +183,7 @@ conforms!(
     a_source_that_is_only_partly_readable_writes_no_snapshot,
     reserved_tags_and_crooked_paths_are_refused,
     deleting_takes_present_absent_and_repeated_ids,
+    our_pin_is_read_back_and_taken_back_and_binds_no_deletion,
     a_part_of_an_id_deletes_nothing,
     a_listing_is_fresh,
     another_repository_in_its_place_is_noticed,

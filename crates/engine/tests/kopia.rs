@@ -34,6 +34,7 @@ conforms!(
     a_source_that_is_only_partly_readable_writes_no_snapshot,
     reserved_tags_and_crooked_paths_are_refused,
     deleting_takes_present_absent_and_repeated_ids,
+    our_pin_is_read_back_and_taken_back_and_binds_no_deletion,
     a_part_of_an_id_deletes_nothing,
     a_listing_is_fresh,
     another_repository_in_its_place_is_noticed,
@@ -129,7 +130,18 @@ fn what_a_person_pinned_is_listed_as_pinned_and_can_be_deleted_all_the_same() {
     person.ok(&["snapshot", "pin", &there[0].id, "--remove", "keep"]);
     assert!(pinned(repository.as_ref()).is_empty());
 
+    // Ours is another one: taking it back leaves theirs.
     person.ok(&["snapshot", "pin", &taken[1].id, "--add", "keep"]);
+    let theirs = pinned(repository.as_ref()).remove(0);
+    assert!(!theirs.pin_is_ours);
+    repository.pin(&theirs.id, true).unwrap();
+    let both = pinned(repository.as_ref()).remove(0);
+    assert!(both.pin_is_ours);
+    repository.pin(&both.id, false).unwrap();
+    let theirs = pinned(repository.as_ref()).remove(0);
+    assert!(!theirs.pin_is_ours);
+    repository.pin(&theirs.id, false).unwrap();
+    assert_eq!(pinned(repository.as_ref()), [theirs]);
     let id = pinned(repository.as_ref()).remove(0).id;
     repository.delete(std::slice::from_ref(&id)).unwrap();
     let left = repository.list().unwrap();

@@ -222,6 +222,34 @@ fn nothing_is_called_for_ids_that_are_absent_or_none() {
 }
 
 #[test]
+fn a_pin_has_our_name_and_a_listed_id() {
+    let stand_in = StandIn::new();
+    stand_in.answers("snapshot-list", &[recorded("list")]);
+    stand_in.answers("snapshot-pin", &[recorded("pin rewrites the id")]);
+    let repository = stand_in.connect().unwrap();
+    for no in [ABSENT, "latest", "", "k5f3a888bfa685b1232139a37c1dd5896"] {
+        assert!(repository.pin(no, true).is_err(), "{no}");
+    }
+    // It carries no pin of ours.
+    repository.pin(FIRST, false).unwrap();
+    assert!(stand_in.called("snapshot pin").is_empty());
+    repository.pin(FIRST, true).unwrap();
+    assert_eq!(
+        stand_in.called("snapshot pin"),
+        [format!("writing.config snapshot pin {FIRST} --add holdfast")]
+    );
+}
+
+#[test]
+fn a_pin_that_failed_is_an_error() {
+    let stand_in = StandIn::new();
+    stand_in.answers("snapshot-list", &[recorded("list")]);
+    stand_in.answers("snapshot-pin", &[recorded("delete one absent id")]);
+    let error = stand_in.connect().unwrap().pin(FIRST, true).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Failed);
+}
+
+#[test]
 fn a_failed_deletion_is_an_error_whatever_it_printed() {
     let stand_in = StandIn::new();
     let failed = "delete a present, an absent and a present id in one call: the call fails";

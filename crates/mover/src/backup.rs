@@ -93,8 +93,18 @@ pub(crate) fn run(
     }
 }
 
-/// Ids of the items' sources that only the first listing has.
+/// Ids of the items' sources that only the first listing has. One whose record was written anew under another id, as
+/// pinning does, is there.
 fn vanished(items: &[BackupItem], before: &Listing, after: &Listing) -> Vec<String> {
+    let renamed = |s: &SnapshotInfo| {
+        let same = |now: &SnapshotInfo| {
+            (&now.source, now.start, &now.snapshot_uid) == (&s.source, s.start, &s.snapshot_uid)
+        };
+        after
+            .snapshots
+            .iter()
+            .any(|now| same(now) && before.find(&now.id).is_none())
+    };
     let of_ours = |s: &&SnapshotInfo| {
         items.iter().any(|item| {
             let source = &item.source;
@@ -107,7 +117,7 @@ fn vanished(items: &[BackupItem], before: &Listing, after: &Listing) -> Vec<Stri
         .snapshots
         .iter()
         .filter(of_ours)
-        .filter(|s| !after.contains(&s.id));
+        .filter(|s| !after.contains(&s.id) && !renamed(s));
     gone.map(|s| s.id.clone()).collect()
 }
 
@@ -198,6 +208,7 @@ mod tests {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
             tags: BTreeMap::new(),
             sizes: None,
         }
@@ -221,7 +232,10 @@ mod tests {
             taken: &mut dyn FnMut(usize, &SnapshotInfo),
         ) -> Result<(), EngineError> {
             for (number, request) in requests.iter().enumerate() {
-                let new = snapshot(&format!("new-{number}"), &request.source.path);
+                let new = SnapshotInfo {
+                    start: Timestamp::from_second(1).unwrap(),
+                    ..snapshot(&format!("new-{number}"), &request.source.path)
+                };
                 taken(number, &new);
                 let mut all = self.0.borrow_mut();
                 all.remove(0);
@@ -232,6 +246,10 @@ mod tests {
 
         fn delete(&self, ids: &[String]) -> Result<(), EngineError> {
             panic!("asked to delete {ids:?}");
+        }
+
+        fn pin(&self, id: &str, on: bool) -> Result<(), EngineError> {
+            panic!("asked to pin {id}: {on}");
         }
 
         fn restore(
@@ -261,6 +279,34 @@ mod tests {
         fn stored_bytes(&self) -> Result<u64, EngineError> {
             panic!("asked for the size");
         }
+    }
+
+    #[test]
+    fn one_that_was_pinned_meanwhile_has_not_vanished() {
+        let listing = |snapshots: &[SnapshotInfo]| Listing {
+            snapshots: snapshots.to_vec(),
+            unreadable: Vec::new(),
+        };
+        let item = BackupItem {
+            uid: "one".to_owned(),
+            read_from: "/".to_owned(),
+            source: source("/data"),
+            tags: BTreeMap::new(),
+        };
+        let (a, renamed) = (snapshot("a", "/data"), snapshot("b", "/data"));
+        let gone = |after: &[SnapshotInfo]| {
+            vanished(
+                std::slice::from_ref(&item),
+                &listing(std::slice::from_ref(&a)),
+                &listing(after),
+            )
+        };
+        assert!(gone(std::slice::from_ref(&renamed)).is_empty());
+        let another = SnapshotInfo {
+            start: Timestamp::from_second(1).unwrap(),
+            ..renamed
+        };
+        assert_eq!(gone(&[another]), ["a"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod batch;
 mod list;
 mod location;
 mod maintain;
+mod pin;
 mod places;
 mod plan;
 mod post;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const HELP: &str = "\
-holdfast-mover: backs up, restores, deletes, lists in and maintains a backup repository; the program inside Holdfast's Jobs.
+holdfast-mover: backs up, restores, deletes, pins, lists in and maintains a backup repository; the program inside Holdfast's Jobs.
 
 It takes no arguments. What to do stands in the work document, how it went is written to the termination
 message. Exit code 0: everything asked for is confirmed. 1: not so, the message says why.

@@ -66,5 +66,6 @@ fn row(snapshot: SnapshotInfo) -> ListedSnapshot {
         cluster: snapshot.cluster,
         snapshot_uid: snapshot.snapshot_uid,
         pinned: snapshot.pinned,
+        pin_is_ours: snapshot.pin_is_ours,
     }
 }

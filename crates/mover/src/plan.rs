@@ -2,10 +2,11 @@
 //!
 //! **Promises.** Only a snapshot that is listed, readable, of the member's source and start time, and not of
 //! another cluster is ever named for deletion; two members on one snapshot name it once. What retention pruned is
-//! named only if every snapshot that it kept instead is in the same listing (`docs/design.md` 3.7). A member is
+//! named only if every snapshot that it kept instead is in the same listing (`docs/design.md` 3.7), and if the listing does
+//! not say that it is pinned. A member is
 //! confirmed only by a second listing that does not have its snapshot, and one that did not record that it was taken into
-//! this repository only by its deletion: absent, it may be in another one. Where ids may change (Kopia rewrites one
-//! when a snapshot is pinned), a stale id is healed to the one snapshot that is of the same source, start and
+//! this repository only by its deletion: absent, it may be in another one. Where ids may change (pinning
+//! writes a record anew), a stale id is healed to the one snapshot that is of the same source, start and
 //! object; two candidates heal nothing, and a path alone never does.
 //!
 //! **Assumes.** Both listings are complete and of the recorded repository. A start time is compared to the second,
@@ -71,6 +72,7 @@ pub(crate) fn plan(
         };
         let decided = if other.is_some() { Fate::Delete } else { decided };
         let decided = match decided {
+            Fate::Delete if keeps(member, listing, other) => Fate::Keep(Letter::Pinned),
             Fate::Delete => justified(member, &groups),
             Fate::AlreadyGone | Fate::Keep(_) => decided,
         };
@@ -111,19 +113,33 @@ pub(crate) fn plan(
     }
 }
 
+/// Whether retention pruned what the repository's own record says is to be kept, under either id: whoever pinned it there
+/// need not have told anybody here. What a person deletes is deleted all the same.
+fn keeps(member: &BatchMember, listing: &Listing, other: Option<&str>) -> bool {
+    let called = [Some(member.snapshot_id.as_str()), other];
+    member.justified_by.is_some()
+        && called
+            .into_iter()
+            .flatten()
+            .filter_map(|id| listing.find(id))
+            .any(|found| found.pinned)
+}
+
 /// What the member's snapshot is called beside, or instead of, its recorded id: the one listed snapshot with the
 /// same source and start that is recorded by no other member and carries no other object's tag. The start is that
 /// of the recorded snapshot if it is there, else the member's; one that holds whole seconds only is too coarse to
 /// tell two runs apart, so the tag has to be the member's own.
-fn other_id<'a>(
+pub(crate) fn other_id<'a>(
     member: &BatchMember,
     listing: &'a Listing,
     cluster: &str,
     recorded: &BTreeSet<&str>,
 ) -> Option<&'a str> {
-    let found = listing.find(&member.snapshot_id);
-    let start = found.map(|s| s.start).or(member.start_time)?;
-    let coarse = found.is_none() && start.subsec_nanosecond() == 0;
+    let start = listing
+        .find(&member.snapshot_id)
+        .map(|s| s.start)
+        .or(member.start_time)?;
+    let coarse = start.subsec_nanosecond() == 0;
     let source = &member.source;
     let same = |s: &&SnapshotInfo| {
         let theirs = &s.source;
@@ -197,7 +213,7 @@ fn justified(member: &BatchMember, groups: &[Group<'_>]) -> Fate {
     }
 }
 
-fn fate(member: &BatchMember, listing: &Listing, cluster: &str) -> Fate {
+pub(crate) fn fate(member: &BatchMember, listing: &Listing, cluster: &str) -> Fate {
     let Some(found) = listing.find(&member.snapshot_id) else {
         // There, but nobody can say what it is: not ours to delete.
         let unreadable = listing.contains(&member.snapshot_id);

@@ -255,11 +255,11 @@ fn find(listing: &Listing, item: &RestoreItem, ids: Ids) -> Option<String> {
     }
     match (ids, item.start_time) {
         (Ids::MayChange, Some(start)) => {
-            let mut same = listing
-                .snapshots
-                .iter()
-                .filter(of_source)
-                .filter(|info| info.start.as_second() == start.as_second());
+            let mut same = listing.snapshots.iter().filter(of_source).filter(|info| {
+                // Some record whole seconds only.
+                let coarse = start.subsec_nanosecond() == 0;
+                info.start == start || (coarse && info.start.as_second() == start.as_second())
+            });
             let found = same.next()?;
             same.next().is_none().then(|| found.id.clone())
         }
@@ -392,6 +392,7 @@ mod tests {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
             tags: BTreeMap::new(),
             sizes: None,
         }

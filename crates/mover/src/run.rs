@@ -5,7 +5,7 @@
 
 use crate::places::Places;
 use crate::plan::Ids;
-use crate::{backup, batch, list, location, maintain, restore};
+use crate::{backup, batch, list, location, maintain, pin, restore};
 use holdfast_engine::kopia::Kopia;
 use holdfast_engine::restic::Restic;
 use holdfast_engine::{Engine, EngineError, ErrorClass, Password, Repository};
@@ -78,6 +78,7 @@ pub(crate) fn confirmed(outcome: &Outcome) -> bool {
         | OperationResult::Listed { .. }
         | OperationResult::Restore(_)
         | OperationResult::Maintained { .. }
+        | OperationResult::Pinned { .. }
         | OperationResult::NotOwner { .. } => true,
     };
     let restored = matches!(
@@ -166,6 +167,7 @@ fn carry_out(
         Operation::DeleteBatch { members, kept } => {
             batch::run(repository, &document.cluster, members, kept, ids_of(document))
         }
+        Operation::Pin { item } => pin::run(repository, &document.cluster, item, ids_of(document)),
         Operation::List {} => list::run(repository, document.results.as_ref(), places),
         Operation::Resolve { wanted } => restore::resolve(repository, &document.cluster, wanted),
         Operation::Restore { item } => {
@@ -190,6 +192,7 @@ fn may_create(document: &WorkDocument) -> bool {
         Operation::Bootstrap { create } => *create && document.repository.unique_id.is_none(),
         Operation::Backup { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Pin { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
         | Operation::Restore { .. }
@@ -214,6 +217,7 @@ fn replaced(operation: &Operation, recorded: &str, repository: &dyn Repository) 
         },
         Operation::Bootstrap { .. }
         | Operation::Backup { .. }
+        | Operation::Pin { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
         | Operation::Restore { .. }
@@ -247,6 +251,7 @@ pub(crate) fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
         )),
         Operation::Backup { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Pin { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
         | Operation::Restore { .. }
@@ -261,6 +266,7 @@ pub(crate) fn read_document(path: &Path) -> Result<WorkDocument, Failure> {
         Operation::Bootstrap { .. }
         | Operation::Backup { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Pin { .. }
         | Operation::List {}
         | Operation::Resolve { .. }
         | Operation::Restore { .. }

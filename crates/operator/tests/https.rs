@@ -109,6 +109,7 @@ fn listing(n: usize) -> Vec<ListedSnapshot> {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
         })
         .collect()
 }

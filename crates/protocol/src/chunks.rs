@@ -37,6 +37,9 @@ pub struct ListedSnapshot {
     /// The repository itself says that it is to be kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
+    /// We said so there, whoever else did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin_is_ours: bool,
 }
 
 /// Path of one chunk on the operator's HTTPS port.
@@ -186,6 +189,7 @@ mod tests {
                 cluster: None,
                 snapshot_uid: None,
                 pinned: false,
+                pin_is_ours: false,
             })
             .collect()
     }

@@ -24,11 +24,13 @@ pub enum Letter {
     OtherCluster,
     /// `V`: pruned in favour of snapshots that are not all in the listing; not touched.
     Unjustified,
+    /// `P`: retention pruned it, and the repository's own record says that it is to be kept; not touched.
+    Pinned,
 }
 
 impl Letter {
     /// Every letter, for tables and tests.
-    pub const ALL: [Letter; 9] = [
+    pub const ALL: [Letter; 10] = [
         Letter::Deleted,
         Letter::Absent,
         Letter::NeverSeen,
@@ -38,6 +40,7 @@ impl Letter {
         Letter::RepositoryReplaced,
         Letter::OtherCluster,
         Letter::Unjustified,
+        Letter::Pinned,
     ];
 
     /// The letter as written.
@@ -53,6 +56,7 @@ impl Letter {
             Letter::RepositoryReplaced => 'R',
             Letter::OtherCluster => 'C',
             Letter::Unjustified => 'V',
+            Letter::Pinned => 'P',
         }
     }
 
@@ -73,7 +77,8 @@ impl Letter {
             | Letter::Mismatch
             | Letter::RepositoryReplaced
             | Letter::OtherCluster
-            | Letter::Unjustified => false,
+            | Letter::Unjustified
+            | Letter::Pinned => false,
         }
     }
 
@@ -90,6 +95,7 @@ impl Letter {
             Letter::RepositoryReplaced => "RepositoryReplaced",
             Letter::OtherCluster => "OtherCluster",
             Letter::Unjustified => "KeptSnapshotMissing",
+            Letter::Pinned => "PinnedInRepository",
         }
     }
 }

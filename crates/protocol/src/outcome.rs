@@ -111,6 +111,18 @@ pub enum OperationResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<String>,
     },
+    /// A snapshot is as it was asked for, read back after the last write.
+    #[serde(rename_all = "camelCase")]
+    Pinned {
+        /// UID of the Snapshot object it is for.
+        uid: String,
+        /// Whole id that the snapshot has now.
+        snapshot_id: String,
+        /// The repository's record says that it is to be kept, whoever said so.
+        pinned: bool,
+        /// We said so.
+        ours: bool,
+    },
     /// Nothing was done: another maintains the repository.
     NotOwner {
         /// Who, as the repository says.
@@ -213,6 +225,7 @@ impl Outcome {
             | OperationResult::Listed { .. }
             | OperationResult::Restore(_)
             | OperationResult::Maintained { .. }
+            | OperationResult::Pinned { .. }
             | OperationResult::NotOwner { .. } => None,
         }
     }

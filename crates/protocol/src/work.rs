@@ -107,6 +107,11 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<Vec<String>>,
     },
+    /// Have the repository's own record say that a snapshot is to be kept, or take back that we said so, and read it back.
+    Pin {
+        /// Which.
+        item: PinItem,
+    },
     /// List every snapshot and post it in chunks (`docs/design.md` section 7).
     List {},
     /// Look up which snapshot a restore is of. Nothing is written anywhere.
@@ -197,6 +202,23 @@ pub struct BatchMember {
     /// absent id say that it is gone; without it, it may be in another repository.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub seen_here: bool,
+}
+
+/// One snapshot to pin or unpin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PinItem {
+    /// UID of the Snapshot object.
+    pub uid: String,
+    /// Id of the snapshot in the repository, as the object records it; what it is called now may be another one.
+    pub snapshot_id: String,
+    /// What the object recorded about the source; a listed snapshot with another one is not touched.
+    pub source: Source,
+    /// What the object recorded about the start. Absent: only the recorded id is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Timestamp>,
+    /// Pin, or take our pin back.
+    pub on: bool,
 }
 
 /// Characters of a kept id that travel: 64 bits of a hash, which no two snapshots of a repository share.

@@ -232,7 +232,7 @@ pub fn retained(member: &MemberFacts, reason: RetainReason) -> String {
             )
         }
         RetainReason::Unjustified => format!(
-            "Retention had pruned this Snapshot in favour of others, and they are not in the repository any more (condition Vanished): the prune is void, and the snapshot was kept in the repository. {again}."
+            "Retention had pruned this Snapshot, and the prune is void: what it kept instead is not in the repository any more (condition Vanished), or the snapshot is pinned in the repository itself. It was kept there. {again}."
         ),
         RetainReason::ReplacedRun => format!(
             "The run was cancelled by concurrencyPolicy Replace but had completed its snapshot, which was kept in the repository. {again}."
@@ -348,7 +348,7 @@ pub fn waiting(wait: Wait) -> String {
             );
         }
         Wait::MaintenanceRunning => {
-            "a maintenance Job frees space in this repository, and no delete Job runs beside one; ends with it, or at its deadline"
+            "a maintenance Job frees space in this repository, or a Job pins a snapshot there, and no delete Job runs beside one; ends with it, or at its deadline"
         }
         Wait::NextBatch => "rides in the next delete Job of this repository",
         Wait::RidesAlone => {

@@ -159,7 +159,7 @@ reasons! {
         ScheduleDelete => "RetainOnScheduleDelete",
         /// The policy went with `onPolicyDelete: Retain`. Loud: a Warning event.
         PolicyDelete => "RetainOnPolicyDelete",
-        /// Pruned in favour of snapshots that are not in the repository. Loud: a Warning event.
+        /// Pruned in favour of snapshots that are not in the repository, or pinned there. Loud: a Warning event.
         Unjustified => "PruneUnjustified",
         /// A run that `concurrencyPolicy: Replace` cancelled had finished all the same.
         ReplacedRun => "ReplacedRun",
@@ -256,7 +256,7 @@ pub enum Wait {
     WritersRunning(Timestamp),
     /// Writers that the last batch held back go first, until then at the latest.
     WritersFirst(Timestamp),
-    /// A maintenance Job runs on the repository; no delete Job ever runs beside one.
+    /// A maintenance or a pin Job runs on the repository; no delete Job ever runs beside one.
     MaintenanceRunning,
     /// It is eligible, and rides in a later batch.
     NextBatch,

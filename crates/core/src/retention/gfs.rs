@@ -55,7 +55,7 @@ pub struct Completed {
     pub group: String,
     /// When the snapshot ended.
     pub ended_at: Timestamp,
-    /// `spec.pin`.
+    /// `spec.pin`, or a pin in the repository itself, whoever wrote it.
     pub pinned: bool,
     /// Condition `Vanished`: not in the repository any more. Neither counts nor is pruned.
     pub vanished: bool,

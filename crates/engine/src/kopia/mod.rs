@@ -20,7 +20,7 @@ mod place;
 mod policy;
 
 use crate::{
-    BackupRequest, Depth, Effort, Engine, EngineError, ErrorClass, Listing, Location, Maintainer, Meter,
+    BackupRequest, Depth, Effort, Engine, EngineError, ErrorClass, Listing, Location, Maintainer, Meter, PIN,
     Password, Reclaimed, Repository, RestoreOptions, Restored, SnapshotInfo, TAG_CLUSTER, TAG_SNAPSHOT,
     request,
 };
@@ -448,6 +448,28 @@ impl Repository for Connection {
             }
         }
         Ok(())
+    }
+
+    fn pin(&self, id: &str, on: bool) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be pinned or unpinned";
+        // The program tries anything else as the id of an object.
+        let listing = self.list()?;
+        let found = listing.find(id).filter(|_| output::is_manifest_id(id));
+        let Some(found) = found else {
+            return Err(request::unknown_snapshot(WHAT, id));
+        };
+        if found.pin_is_ours == on {
+            return Ok(());
+        }
+        self.writable(WHAT)?;
+        let verb = if on { "--add" } else { "--remove" };
+        let call = Call::new(WHAT, View::Writing, ["snapshot", "pin", id, verb, PIN]);
+        let ended = self.session.run(&call)?;
+        if ended.success {
+            Ok(())
+        } else {
+            Err(classify::failed(WHAT, Doing::Working, &ended))
+        }
     }
 
     fn restore(

@@ -4,7 +4,7 @@
 //! calls incomplete (checkpoints, interrupted runs) are none: nothing records them, and it clears them itself.
 
 use crate::{
-    EngineError, ErrorClass, Listing, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_SNAPSHOT,
+    EngineError, ErrorClass, Listing, PIN, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_SNAPSHOT,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -151,7 +151,8 @@ impl Manifest {
             end: self.end_time,
             cluster,
             snapshot_uid,
-            pinned: self.pins.is_some_and(|pins| !pins.is_empty()),
+            pinned: self.pins.as_ref().is_some_and(|pins| !pins.is_empty()),
+            pin_is_ours: self.pins.is_some_and(|pins| pins.iter().any(|pin| pin == PIN)),
             tags,
             sizes,
         }

@@ -3,11 +3,11 @@
 //! **Promises.** What [`snapshot_file`] writes, [`info`] reads back equal: identity, time, tags.
 
 use crate::{
-    BackupRequest, EngineError, ErrorClass, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_SNAPSHOT,
-    request,
+    BackupRequest, EngineError, ErrorClass, PIN, Sizes, SnapshotInfo, SourceIdentity, TAG_CLUSTER, TAG_PIN,
+    TAG_SNAPSHOT, request,
 };
 use jiff::{Timestamp, tz::TimeZone};
-use rustic_core::repofile::{DeleteOption, SnapshotFile};
+use rustic_core::repofile::{DeleteOption, SnapshotFile, SnapshotId};
 use rustic_core::{RusticError, SnapshotOptions};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -75,12 +75,14 @@ pub(super) fn snapshot_file(request: &BackupRequest, start: Timestamp) -> Result
 pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
     let mut cluster = Vec::new();
     let mut snapshot_uid = Vec::new();
+    let mut pin_is_ours = false;
     let mut tags = BTreeMap::new();
     for tag in file.tags.iter() {
         let (key, value) = tag.split_once('=').unwrap_or((tag, ""));
         match key {
             TAG_CLUSTER => cluster.push(value),
             TAG_SNAPSHOT => snapshot_uid.push(value),
+            TAG_PIN => pin_is_ours = true,
             other => {
                 tags.insert(other.to_owned(), value.to_owned());
             }
@@ -99,6 +101,7 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
         cluster: (!cluster.is_empty()).then(|| cluster.join(",")),
         snapshot_uid: (!snapshot_uid.is_empty()).then(|| snapshot_uid.join(",")),
         pinned: file.delete == DeleteOption::Never,
+        pin_is_ours: file.delete == DeleteOption::Never && pin_is_ours,
         tags,
         sizes: file.summary.as_ref().map(|s| Sizes {
             size_bytes: s.total_bytes_processed,
@@ -110,10 +113,68 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
     }
 }
 
+/// The record as it is with our pin, or without; `None` when it is so already. A protection that carries no word of ours
+/// is somebody else's: nothing is written over it, and it is not taken back.
+pub(super) fn pinned(id: SnapshotId, file: &SnapshotFile, on: bool) -> Option<SnapshotFile> {
+    let mut file = file.clone();
+    let kept = file.delete == DeleteOption::Never;
+    let tag = format!("{TAG_PIN}={PIN}");
+    let ours = file.tags.contains(&tag);
+    match (on, kept, ours) {
+        (true, true, _) | (false, _, false) => return None,
+        (true, false, _) => {
+            file.delete = DeleteOption::Never;
+            file.tags.add(tag);
+        }
+        (false, _, true) => {
+            if kept {
+                file.delete = DeleteOption::NotSet;
+            }
+            file.tags.remove_all(&[tag.parse().unwrap_or_default()]);
+        }
+    }
+    // As restic does with what it rewrites.
+    file.original = file.original.or(Some(id));
+    Some(file)
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use rustic_core::ErrorKind;
+
+    fn written(file: &SnapshotFile, on: bool) -> Option<SnapshotFile> {
+        pinned(SnapshotId::default(), file, on)
+    }
+
+    #[test]
+    fn only_our_own_protection_is_taken_back() {
+        let plain = SnapshotFile::default();
+        assert!(written(&plain, false).is_none());
+        let ours = written(&plain, true).unwrap();
+        let told = info("x".to_owned(), &ours);
+        assert!(told.pinned && told.pin_is_ours);
+        assert!(told.tags.is_empty(), "it is no tag of a user");
+        assert!(written(&ours, true).is_none());
+        let told = info("x".to_owned(), &written(&ours, false).unwrap());
+        assert!(!told.pinned && !told.pin_is_ours);
+
+        let theirs = SnapshotFile {
+            delete: DeleteOption::Never,
+            ..SnapshotFile::default()
+        };
+        let told = info("x".to_owned(), &theirs);
+        assert!(told.pinned && !told.pin_is_ours);
+        assert!(written(&theirs, true).is_none() && written(&theirs, false).is_none());
+        // A program that knows of tags alone wrote the record anew, and its protection is gone.
+        let lost = SnapshotFile {
+            delete: DeleteOption::NotSet,
+            ..ours
+        };
+        assert!(!info("x".to_owned(), &lost).pin_is_ours);
+        assert!(info("x".to_owned(), &written(&lost, true).unwrap()).pin_is_ours);
+    }
 
     #[test]
     fn what_is_protected_against_removal_is_pinned() {

@@ -18,7 +18,7 @@ mod storage;
 
 use crate::{
     BackupRequest, Depth, Effort, Engine, EngineError, ErrorClass, Listing, Location, Maintainer, Meter,
-    Password, Reclaimed, Repository, RestoreOptions, Restored, SnapshotInfo,
+    Password, Reclaimed, Repository, RestoreOptions, Restored, SnapshotInfo, request,
 };
 use convert::failed;
 use faults::{Faults, WatchedSource};
@@ -79,7 +79,7 @@ impl Engine for Restic {
     }
 
     fn ids_may_change(&self) -> bool {
-        false
+        true
     }
 
     fn open(&self, at: &Location, password: &Password) -> Result<Box<dyn Repository>, EngineError> {
@@ -297,6 +297,48 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Writes the record anew beside the old one, and removes that when the new one was read back.
+    fn rewrite(&self, what: &str, id: SnapshotId, on: bool) -> Result<(), EngineError> {
+        let Ok(old) = self.opened.get_file::<SnapshotFile>(&id) else {
+            return match self.storage.may_have(&hex(id)) {
+                true => Err(EngineError::new(
+                    ErrorClass::Unreachable,
+                    what,
+                    format!("the record of snapshot {} cannot be read", hex(id)),
+                    "Check the volume or the bucket; it is tried again",
+                )),
+                false => Err(request::unknown_snapshot(what, &hex(id))),
+            };
+        };
+        let Some(new) = convert::pinned(id, &old, on) else {
+            return Ok(());
+        };
+        let wanted = convert::info(String::new(), &new);
+        self.opened
+            .save_snapshots(vec![new])
+            .map_err(|e| failed(what, &e))?;
+        self.storage.synced(what)?;
+        let listing = self.list()?;
+        let is_there = listing.snapshots.iter().any(|found| {
+            let nameless = SnapshotInfo {
+                id: String::new(),
+                ..found.clone()
+            };
+            nameless == wanted
+        });
+        if !is_there {
+            let why = "its new record was written and is not listed; the old one stays";
+            let next = "It is tried again; check the volume or the bucket";
+            return Err(EngineError::new(ErrorClass::Failed, what, why, next));
+        }
+        self.opened
+            .delete_snapshots(&[id])
+            .map_err(|e| failed(what, &e))?;
+        self.storage.synced(what)
+    }
+}
+
 impl Repository for Connection {
     fn unique_id(&self) -> &str {
         &self.unique_id
@@ -383,6 +425,13 @@ impl Repository for Connection {
                 .map_err(|e| failed(WHAT, &e))?;
             self.storage.synced(WHAT)
         })
+    }
+
+    fn pin(&self, id: &str, on: bool) -> Result<(), EngineError> {
+        const WHAT: &str = "the snapshot cannot be pinned or unpinned";
+        self.prove_identity(WHAT)?;
+        let parsed = whole(WHAT, id)?;
+        guarded(WHAT, || self.rewrite(WHAT, parsed, on))
     }
 
     fn restore(

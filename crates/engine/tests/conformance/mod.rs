@@ -284,6 +284,52 @@ pub fn deleting_takes_present_absent_and_repeated_ids(engine: &dyn Engine) {
     assert_eq!(ids(&repository.list().unwrap()), [taken[2].id.as_str()]);
 }
 
+pub fn our_pin_is_read_back_and_taken_back_and_binds_no_deletion(engine: &dyn Engine) {
+    assert!(engine.ids_may_change());
+    let bench = Bench::new();
+    let mut repository = engine.create(&bench.repository(), &password()).unwrap();
+    let taken = back_up(&bench, repository.as_mut(), &["one", "two"]);
+    // It is what it was, under another id.
+    let now = |repository: &dyn Repository| {
+        let listing = repository.list().unwrap();
+        assert_eq!(listing.snapshots.len(), 2);
+        let found = listing.snapshots.into_iter();
+        let mut of = found.filter(|s| s.snapshot_uid.as_deref() == Some("one"));
+        let found = of.next().unwrap();
+        assert_eq!((&found.source, found.start), (&taken[0].source, taken[0].start));
+        assert_eq!(
+            (&found.cluster, &found.tags, found.end),
+            (&taken[0].cluster, &taken[0].tags, taken[0].end)
+        );
+        found
+    };
+    assert!(!now(repository.as_ref()).pinned);
+    repository.pin(&taken[0].id, false).unwrap();
+    assert_eq!(
+        now(repository.as_ref()).id,
+        taken[0].id,
+        "nothing was there to take back"
+    );
+    repository.pin(&taken[0].id, true).unwrap();
+    let pinned = now(repository.as_ref());
+    assert!(pinned.pinned && pinned.pin_is_ours);
+    assert_ne!(pinned.id, taken[0].id);
+    assert_eq!(
+        class(repository.pin(&taken[0].id, true)),
+        ErrorClass::Failed,
+        "it has another id now"
+    );
+    repository.pin(&pinned.id, true).unwrap();
+    assert_eq!(now(repository.as_ref()), pinned, "it is so already");
+    repository.check(Depth::Structure).unwrap();
+    repository.pin(&pinned.id, false).unwrap();
+    let unpinned = now(repository.as_ref());
+    assert!(!unpinned.pinned && !unpinned.pin_is_ours);
+    repository.pin(&unpinned.id, true).unwrap();
+    repository.delete(&[now(repository.as_ref()).id]).unwrap();
+    assert_eq!(ids(&repository.list().unwrap()), [taken[1].id.as_str()]);
+}
+
 pub fn a_part_of_an_id_deletes_nothing(engine: &dyn Engine) {
     let bench = Bench::new();
     let mut repository = engine.create(&bench.repository(), &password()).unwrap();

@@ -96,6 +96,7 @@ impl Repository for Fake {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
             tags: std::collections::BTreeMap::new(),
             sizes: None,
         });
@@ -111,6 +112,10 @@ impl Repository for Fake {
         _taken: &mut dyn FnMut(usize, &SnapshotInfo),
     ) -> Result<(), EngineError> {
         Err(broken("no backups here"))
+    }
+
+    fn pin(&self, id: &str, on: bool) -> Result<(), EngineError> {
+        panic!("asked to pin {id}: {on}");
     }
 
     fn restore(
@@ -206,6 +211,7 @@ fn carry_out(fake: &Fake, count: usize) -> (Option<Vec<Letter>>, Option<String>)
         | OperationResult::Listed { .. }
         | OperationResult::Restore(_)
         | OperationResult::Maintained { .. }
+        | OperationResult::Pinned { .. }
         | OperationResult::NotOwner { .. } => None,
     };
     (letters, message)

@@ -40,6 +40,7 @@ fn listed(id: &str) -> SnapshotInfo {
         cluster: Some(CLUSTER.to_owned()),
         snapshot_uid: None,
         pinned: false,
+        pin_is_ours: false,
         tags: BTreeMap::new(),
         sizes: None,
     }
@@ -243,6 +244,44 @@ fn a_prune_stands_only_on_what_is_in_the_same_listing() {
             Letter::Unjustified
         ]
     );
+}
+
+#[test]
+fn what_is_pinned_in_the_repository_is_not_pruned_and_is_deleted_when_asked_for() {
+    let kept = groups(&[&["k1"]]);
+    let later = Timestamp::new(7, 1).unwrap();
+    let pinned = |id: &str| SnapshotInfo {
+        pinned: true,
+        start: later,
+        snapshot_uid: Some("uid-of-b".to_owned()),
+        ..listed(id)
+    };
+    let mut there = listing(&["a", "k1"]);
+    there.snapshots[0].pinned = true;
+    there.snapshots[1].start = Timestamp::new(9, 1).unwrap();
+    // Its record was written anew when it was pinned.
+    there.snapshots.insert(1, pinned("b-anew"));
+    let renamed = BatchMember {
+        start_time: Some(later),
+        ..pruned("b", 0)
+    };
+    let asked = |justified_by| {
+        let of = |member: BatchMember| BatchMember {
+            justified_by,
+            ..member
+        };
+        super::plan(
+            &[of(pruned("a", 0)), of(renamed.clone())],
+            &kept,
+            &there,
+            CLUSTER,
+            Ids::MayChange,
+        )
+    };
+    let prunes = asked(Some(0));
+    assert_eq!(prunes.fates, [Fate::Keep(Letter::Pinned); 2]);
+    assert!(prunes.ids.is_empty() && prunes.healed.is_empty());
+    assert_eq!(ids(&asked(None)), ["a", "b-anew"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod batch_of_200;
 mod kopia;
 mod listing;
 mod operations;
+mod pins;
 mod privileged;
 mod restores;
 mod support;

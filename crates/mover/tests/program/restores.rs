@@ -130,6 +130,8 @@ fn an_absent_snapshot_and_another_source_are_not_restored() {
     let another = bench.run(Operation::Restore { item });
     assert_eq!((another.code, answer(&another)), (Some(1), &why));
     taken.snapshot_id = "0".repeat(64);
+    // One with its own begin would be its new record.
+    taken.start_time -= jiff::SignedDuration::from_secs(5);
     let absent = bench.run(restoring(&bench, &taken, Existing::Refuse));
     assert_eq!((absent.code, answer(&absent)), (Some(1), &why));
     assert!(

@@ -637,6 +637,13 @@ impl State {
                     }
                 }
             }
+            Some(names::OP_PIN) => {
+                dirty.insert(Dirty::Snapshot(ObjectKey::new(&key.namespace, named)));
+                // A delete Job that waits for it.
+                if let Some(id) = job.annotation(names::PINS_IN).filter(|_| job.is_terminal()) {
+                    dirty.insert(Dirty::Lane(LaneKey::Physical(id.to_owned())));
+                }
+            }
             Some(names::OP_RESTORE | names::OP_RESOLVE) => {
                 dirty.insert(Dirty::Restore(ObjectKey::new(&key.namespace, named)));
             }

@@ -12,7 +12,8 @@ use holdfast_api::repository::{
 use holdfast_api::schedule::ScheduleDeletion;
 use holdfast_api::shared::{CascadePolicy, DeletionPolicy, Origin, PolicyRef};
 use holdfast_api::snapshot::{
-    DeletionStatus, JobStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase, Stats, Timing,
+    DeletionStatus, JobStatus, PinStatus, RecordedSnapshot, Resolved, RunFailure, Snapshot, SnapshotPhase,
+    Stats, Timing,
 };
 use holdfast_api::{SnapshotSchedule, conditions, names};
 use jiff::Timestamp;
@@ -71,6 +72,10 @@ pub struct SnapshotStatusView {
     pub job: Option<JobStatus>,
     /// What it was pinned to.
     pub resolved: Option<Resolved>,
+    /// The repository's record says that it is to be kept.
+    pub pinned: Option<bool>,
+    /// How it is pinned.
+    pub pin: Option<PinStatus>,
     /// How its deletion goes.
     pub deletion: Option<DeletionStatus>,
     /// All conditions: a merge patch replaces the list whole.
@@ -227,6 +232,12 @@ impl SnapshotView {
         let recorded = self.status.as_ref().and_then(|s| s.origin);
         self.label(names::ORIGIN_LABEL) == Some(Origin::Discovered.as_str())
             && recorded == Some(Origin::Discovered)
+    }
+
+    /// Whether it is kept from retention: by its object, or by its record in the repository, whoever said so there.
+    #[must_use]
+    pub fn is_kept_by_pin(&self) -> bool {
+        self.spec.pin || self.status.as_ref().is_some_and(|s| s.pinned == Some(true))
     }
 
     /// Whether its snapshot was found gone from the repository (`docs/design.md` 3.7).

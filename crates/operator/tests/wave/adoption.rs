@@ -58,6 +58,7 @@ fn listed(id: &str, start_time: Timestamp) -> ListedSnapshot {
         cluster: Some("cluster".into()),
         snapshot_uid: Some("gone".into()),
         pinned: false,
+        pin_is_ours: false,
     }
 }
 

@@ -27,6 +27,7 @@ fn listing(count: usize) -> Vec<ListedSnapshot> {
             cluster: Some("cluster".into()),
             snapshot_uid: Some(format!("u-{n}")),
             pinned: false,
+            pin_is_ours: false,
         })
         .collect()
 }
@@ -173,7 +174,9 @@ async fn a_scan_is_due_before_the_first_object_goes_whose_data_is_kept() {
         .unwrap();
     assert!(due >= Timestamp::now() + SignedDuration::from_secs(30));
     let told = story.server.writes(&Method::PATCH, "repositories/nas/status");
-    let due = told.iter().filter(|w| w.body["status"]["catalog"]["scanDue"].is_object());
+    let due = told
+        .iter()
+        .filter(|w| w.body["status"]["catalog"]["scanDue"].is_object());
     assert_eq!(due.count(), 1, "one record for both");
 }
 

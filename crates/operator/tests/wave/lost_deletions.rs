@@ -70,6 +70,7 @@ impl Repository for Kopia {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
             tags: BTreeMap::new(),
             sizes: None,
         });
@@ -90,6 +91,10 @@ impl Repository for Kopia {
             "a test",
             "none",
         ))
+    }
+
+    fn pin(&self, id: &str, on: bool) -> Result<(), EngineError> {
+        panic!("asked to pin {id}: {on}");
     }
 
     fn restore(&self, id: &str, _: &Path, _: &RestoreOptions, _: &Meter) -> Result<Restored, EngineError> {
@@ -148,6 +153,7 @@ fn listed(id: &str) -> ListedSnapshot {
         cluster: None,
         snapshot_uid: None,
         pinned: false,
+        pin_is_ours: false,
     }
 }
 

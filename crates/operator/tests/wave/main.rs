@@ -15,6 +15,7 @@ mod lost_deletions;
 mod maintenance;
 mod many_prunes;
 mod others;
+mod pins;
 mod policy_deleted;
 mod projection;
 mod prunes;

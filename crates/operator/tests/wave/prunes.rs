@@ -13,7 +13,7 @@ const KEPT: &str = "kopiur.home-operations.com/pruned-kept";
 
 impl Story {
     /// A Snapshot that retention pruned a minute ago, in favour of these.
-    fn pruned(&self, name: &str, kept: &str) {
+    pub fn pruned(&self, name: &str, kept: &str) {
         self.snapshot(name, json!({}));
         self.server.edit(&snapshot_path(name), |s| {
             let deleted = s["metadata"]["deletionTimestamp"].clone();
@@ -22,7 +22,7 @@ impl Story {
     }
 
     /// A Snapshot that is there.
-    fn kept(&self, name: &str) {
+    pub fn kept(&self, name: &str) {
         self.snapshot(name, json!({}));
         self.server.edit(&snapshot_path(name), |s| {
             s["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");

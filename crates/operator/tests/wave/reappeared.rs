@@ -28,6 +28,7 @@ fn listed(name: &str) -> ListedSnapshot {
         cluster: Some("cluster".into()),
         snapshot_uid: Some(format!("u-{name}")),
         pinned: false,
+        pin_is_ours: false,
     }
 }
 

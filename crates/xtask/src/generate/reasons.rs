@@ -95,7 +95,7 @@ fn section(
 
 const REPOSITORIES: &str = "Repository, ClusterRepository";
 
-const CONDITIONS: [(&str, &str, &str); 26] = [
+const CONDITIONS: [(&str, &str, &str); 27] = [
     (
         conditions::READY,
         "all kinds",
@@ -176,6 +176,11 @@ const CONDITIONS: [(&str, &str, &str); 26] = [
         conditions::FANOUT_CAPPED,
         "SnapshotSchedule",
         "It selects more policies than one schedule runs: its slots are passed over until it selects fewer.",
+    ),
+    (
+        conditions::PINNED,
+        "Snapshot",
+        "Its record in the repository says that it is to be kept: we wrote that (Pinned), or somebody else did (PinnedInRepository, which is never taken back here). Unknown while a Job is at it (PinJobRunning). False: nobody did (NotPinned), the last Job failed and the message says when it is tried again (PinJobFailed), another Snapshot records the same snapshot (SharedSnapshot), another pin Job runs on the repository (WaitingForPinJob), a delete Job does (DeletionsRunning), the repository is suspended (RepositorySuspended), or something that a mover needs is missing, in the words of a backup. Absent where nobody asked for a pin.",
     ),
     (
         conditions::VANISHED,
@@ -289,8 +294,8 @@ fn retain(reason: RetainReason) -> String {
             "Its policy was deleted, and `onPolicyDelete` is Retain. Comes with a Warning event."
         }
         RetainReason::Unjustified => {
-            "Retention pruned it in favour of snapshots that are not in the repository any more, so the prune is void. \
-             Comes with the Warning event `SnapshotPruneVoid`."
+            "Retention pruned it in favour of snapshots that are not in the repository any more, or it is pinned in the \
+             repository itself, so the prune is void. Comes with the Warning event `SnapshotPruneVoid`."
         }
         RetainReason::ReplacedRun => {
             "A run that `concurrencyPolicy: Replace` cancelled had finished all the same."

@@ -17,6 +17,7 @@ fn of(id: &str, uid: Option<&str>) -> SnapshotInfo {
     SnapshotInfo {
         snapshot_uid: uid.map(str::to_owned),
         pinned: false,
+        pin_is_ours: false,
         ..listed(id)
     }
 }

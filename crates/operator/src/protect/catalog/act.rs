@@ -6,7 +6,7 @@
 use super::carry::carry_out;
 use super::due::{self, Request, Settled};
 use super::plan::{Bounds, Scan, is_row, plan};
-use super::{adopt, memory_of, tell};
+use super::{adopt, memory_of, news, tell};
 use crate::context::{Context, Error};
 use crate::protect::policy::identity;
 use crate::protect::repository::patch_status;
@@ -82,7 +82,15 @@ pub async fn arrived(
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
+    // Before a policy adopts, and so may prune again: what another program pinned is kept.
+    let mut told = Vec::new();
+    for (of, listed) in &plan.news {
+        told.push(news::record(ctx, of, listed, began).await);
+    }
     let mut done = carry_out(ctx, view, &plan).await?;
+    for told in told {
+        done.take(told)?;
+    }
     let brief = |told: &&adopt::Told| told.held.as_ref().is_some_and(adopt::Held::is_brief);
     done.later += plan.told.iter().filter(brief).count();
     // What one policy or one map refuses does not make the listing void for everybody.

@@ -95,6 +95,7 @@ fn listed(id: &str, days: i64) -> ListedSnapshot {
         cluster: Some("here".into()),
         snapshot_uid: Some(format!("gone-{id}")),
         pinned: false,
+        pin_is_ours: false,
     }
 }
 

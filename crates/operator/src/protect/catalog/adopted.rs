@@ -11,7 +11,7 @@ use crate::world::keys::{self, ObjectKey};
 use crate::world::views::{RepositoryView, SnapshotSpecView, SnapshotStatusView, SnapshotView};
 use holdfast_api::shared::{Identity, Origin, PolicyRef};
 use holdfast_api::snapshot::{
-    RecordedSnapshot, Resolved, ResolvedSource, Snapshot, SnapshotPhase, SnapshotSpec, Timing,
+    PinStatus, RecordedSnapshot, Resolved, ResolvedSource, Snapshot, SnapshotPhase, SnapshotSpec, Timing,
 };
 use holdfast_api::{conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
@@ -135,6 +135,11 @@ fn recorded(repository: &RepositoryView, taken: &Taken<'_>) -> SnapshotStatusVie
             // It is recorded already: `status.snapshot.identity` says so.
             identity: None,
         }),
+        pinned: taken.listed.pinned.then_some(true),
+        pin: taken.listed.pin_is_ours.then(|| PinStatus {
+            ours: true,
+            ..PinStatus::default()
+        }),
         ..SnapshotStatusView::default()
     }
 }
@@ -161,6 +166,7 @@ pub fn status(
     all.set(&mut list, ADOPTED, &message, generation, now);
     let mut patch = json!({
         "phase": view.phase, "origin": view.origin, "snapshot": view.snapshot, "timing": view.timing,
+        "pinned": view.pinned, "pin": view.pin,
         "resolved": view.resolved, "conditions": list, "observedGeneration": generation,
     });
     if let Some(bytes) = taken.listed.size_bytes {

@@ -24,6 +24,13 @@ fn is_begun_adoption(view: &SnapshotView) -> bool {
         && view.snapshot_id().is_none()
 }
 
+/// Whether it is the snapshot that its own object records, under another id.
+fn is_another_record(view: &SnapshotView, listed: &ListedSnapshot) -> bool {
+    view.snapshot_id() != Some(listed.snapshot_id.as_str())
+        && !is_row(view)
+        && moment_of(view).is_some_and(|own| own == moment(&listed.source, listed.start_time))
+}
+
 /// What a person wrote on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Word {
@@ -259,7 +266,9 @@ impl<'a> Known<'a> {
             return false;
         };
         match view.snapshot_id() {
-            Some(id) => !self.listed.contains(id),
+            // One record of a snapshot that pinning wrote anew, and the other one of it: a crash, or a program that brings
+            // back what another one deletes, left both.
+            Some(id) => !self.listed.contains(id) || is_another_record(view, listed),
             None => match view.phase() {
                 None
                 | Some(

@@ -10,8 +10,9 @@
 //!
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows ([`known`] and [`memory_of`]: what is known), [`adopt`] what policies take over, [`row`] and [`adopted`] what
-//! the objects look like, [`act`], [`carry`], [`each`], [`under_way`] and [`tell`] write.
+//! Where to look: [`due`] says when, [`plan`] which rows ([`known`] and [`memory_of`]: what is known), [`adopt`] what policies
+//! take over, [`row`] and [`adopted`] what the objects look like, [`news`] what live Snapshots are told of their own; [`act`],
+//! [`carry`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
 mod adopt;
@@ -23,6 +24,7 @@ pub mod due;
 mod each;
 mod known;
 mod memory_of;
+mod news;
 mod plan;
 mod row;
 mod tell;

@@ -9,7 +9,7 @@
 
 use super::adopt::{self, Taken, Told};
 use super::known::Known;
-use super::row;
+use super::{news, row};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::names;
@@ -108,6 +108,8 @@ pub struct Plan<'a> {
     pub remove: Vec<Removing>,
     /// Live Snapshots that were said to have vanished and are listed.
     pub seen_again: Vec<Arc<SnapshotView>>,
+    /// Live Snapshots of whose snapshots the listing says something new: their pins, or their ids.
+    pub news: Vec<(Arc<SnapshotView>, &'a ListedSnapshot)>,
     /// Rows that stay.
     pub kept: usize,
     /// Snapshots that are beyond the bounds.
@@ -206,7 +208,11 @@ pub fn plan<'a>(scan: &Scan<'a>, place: impl Fn(&ListedSnapshot) -> Option<Strin
             plan.unplaced += 1;
         }
     }
+    plan.news = news::of(scan);
+    // What has news is taken back with it.
     plan.seen_again.clone_from(&known.seen_again);
+    let told: HashSet<&str> = plan.news.iter().map(|(view, _)| view.uid()).collect();
+    plan.seen_again.retain(|view| !told.contains(view.uid()));
     for row in &known.rows {
         if row.snapshot_id().is_some_and(|id| adopted.contains(id)) {
             // It goes when its object is there.

@@ -51,6 +51,7 @@ fn listed(id: &str, uid: Option<&str>) -> ListedSnapshot {
         cluster: Some("here".into()),
         snapshot_uid: uid.map(str::to_owned),
         pinned: false,
+        pin_is_ours: false,
     }
 }
 
@@ -144,6 +145,7 @@ fn scan_within(
         told: _,
         remove,
         seen_again,
+        news: _,
         kept,
         not_shown,
         unplaced,

@@ -83,6 +83,7 @@ pub fn ended(job: &JobFact) -> Ended {
         | OperationResult::Bootstrapped { .. }
         | OperationResult::BackedUp { .. }
         | OperationResult::Listed { .. }
+        | OperationResult::Pinned { .. }
         | OperationResult::Restore(_)
         | OperationResult::Batch { .. } => Ended::Failed(
             Reason::MaintenanceFailed,

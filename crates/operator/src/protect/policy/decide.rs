@@ -363,7 +363,7 @@ pub fn completed(view: &SnapshotView, now: Timestamp) -> Option<Completed> {
         id: view.snapshot_id()?.to_owned(),
         group: group(view)?,
         ended_at: ended_at(view, now)?,
-        pinned: view.spec.pin,
+        pinned: view.is_kept_by_pin(),
         vanished: view.is_vanished(),
     })
 }

@@ -145,6 +145,7 @@ pub fn mover(ctx: &Context, restore: &Restore, repository: &RepositoryView, oper
         | Operation::Backup { .. }
         | Operation::Bootstrap { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::Pin { .. }
         | Operation::Maintain { .. }
         | Operation::List {} => (
             names::OP_RESTORE,

@@ -3,7 +3,7 @@
 use super::copies;
 use super::decide::Step;
 use super::observe::{Blocked, Facts, Possible};
-use super::result;
+use super::{pins, result};
 use crate::context::{Context, Error};
 use crate::jobs::build::{Mover, Storage};
 use crate::jobs::create::{Created, create_job};
@@ -95,8 +95,9 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
                     );
                 })
                 .await?;
+                return Ok(Next::Settled);
             }
-            Ok(Next::Settled)
+            pins::pass(ctx, view, now).await
         }
         Step::StatusLost => {
             let message = "This Snapshot was not made by a person and has no status, as after a restore by another tool. It is not run and nothing is touched until its status is restored.";

@@ -12,6 +12,7 @@ mod allowed;
 mod copies;
 mod decide;
 mod observe;
+pub mod pins;
 pub mod result;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ use crate::jobs::name_repository;
 use crate::jobs::needs::{self, Needs};
 use crate::protect::maintenance;
 use crate::protect::repository::access;
+use crate::protect::snapshot::pins;
 use crate::runtime::queue::Next;
 use crate::world::keys::{LaneKey, ObjectKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
@@ -129,8 +130,17 @@ pub async fn gates(
     let mut maintenance_gate = None;
     if let LaneKey::Physical(id) = key {
         maintenance_gate = Some(ctx.gates.maintenance(id).lock_owned().await);
-        if let Some(other) = maintenance::live(ctx, id).await? {
-            tracing::info!(lane = %key, other, "maintenance has not ended; a delete Job waits for it");
+        let other = match maintenance::live(ctx, id).await? {
+            Some(other) => Some(other),
+            // It gives a snapshot another id, maybe one of this batch.
+            None => {
+                let minds = writers::minds(ctx, key).is_some();
+                let members = observed.views.values().map(AsRef::as_ref);
+                pins::beside(ctx, id, minds, members).await?
+            }
+        };
+        if let Some(other) = other {
+            tracing::info!(lane = %key, other, "maintenance or a pin Job has not ended; a delete Job waits for it");
             if lock.waiting_since().is_none() {
                 lease::write(ctx, lock, Says::Waits(Some(now)), now).await?;
             }

@@ -3,6 +3,7 @@
 //! **Promises.** Only a whole answer of the right repository confirms anything. What kept the whole Job from
 //! working is the repository's failure and counts against no member.
 
+use super::justified;
 use super::member::NO_ANSWER;
 use crate::jobs::outcome::Read;
 use holdfast_protocol::letters::Letter;
@@ -96,6 +97,7 @@ pub fn judge(members: usize, unique_id: &str, read: &Read) -> Verdict {
         | OperationResult::Listed { .. }
         | OperationResult::Restore(_)
         | OperationResult::Maintained { .. }
+        | OperationResult::Pinned { .. }
         | OperationResult::NotOwner { .. } => Vec::new(),
     };
     Verdict::Members { results, missing }
@@ -123,7 +125,8 @@ fn is_for_want_of_repository(letter: Letter) -> bool {
         | Letter::StillThere
         | Letter::Mismatch
         | Letter::OtherCluster
-        | Letter::Unjustified => false,
+        | Letter::Unjustified
+        | Letter::Pinned => false,
     }
 }
 
@@ -138,6 +141,7 @@ fn why(letter: Letter, said: Option<&str>) -> String {
         Letter::Mismatch => "The listed snapshot has another source or start time than this object records, so it was not touched. If this object is wrong, put the annotation skip-snapshot-cleanup on it.".to_owned(),
         Letter::RepositoryReplaced => "The repository is another one than the one that was recorded; nothing was touched.".to_owned(),
         Letter::Unjustified => "It was pruned in favour of snapshots that are not all in the repository, so it was not touched; tried again with what is kept now.".to_owned(),
+        Letter::Pinned => justified::PINNED.to_owned(),
         Letter::OtherCluster => "The snapshot carries the tag of another cluster, so it was not touched. To let this object go, put the annotation skip-snapshot-cleanup on it.".to_owned(),
     }
 }

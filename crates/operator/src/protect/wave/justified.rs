@@ -28,6 +28,9 @@ use std::sync::Arc;
 /// Bytes of a work document for what is neither a member nor a kept id.
 const REST: usize = 16 * 1024;
 
+/// Why a prune of what is pinned in the repository is void.
+pub const PINNED: &str = "The repository's own record says that it is to be kept: somebody pinned it there.";
+
 /// A prune that may not be carried out, and why.
 #[derive(Debug, Clone)]
 pub struct Void {
@@ -278,6 +281,7 @@ pub fn is_unjustified(letter: Letter) -> bool {
         | Letter::StillThere
         | Letter::Mismatch
         | Letter::RepositoryReplaced
-        | Letter::OtherCluster => false,
+        | Letter::OtherCluster
+        | Letter::Pinned => false,
     }
 }

@@ -342,6 +342,7 @@ mod tests {
             cluster: None,
             snapshot_uid: None,
             pinned: false,
+            pin_is_ours: false,
         }
     }
 

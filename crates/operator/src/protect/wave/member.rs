@@ -264,7 +264,7 @@ pub fn failed(view: &SnapshotView, outcome: &str, why: &str, next: Timestamp) ->
     status
 }
 
-/// Pruned, but what retention kept instead vanished: never tried again.
+/// Pruned, but what retention kept instead vanished, or the repository says that it is to be kept: never tried again.
 #[must_use]
 pub fn void(view: &SnapshotView, why: &str) -> SnapshotStatusView {
     let mut status = status_of(view);

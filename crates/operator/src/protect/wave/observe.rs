@@ -14,6 +14,7 @@ use super::proven::{Proven, missing_job};
 use crate::context::{Context, Error};
 use crate::jobs::{outcome, parse_repository};
 use crate::protect::maintenance;
+use crate::protect::snapshot::pins;
 use crate::world::keys::{LaneKey, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView, SnapshotView};
 use crate::world::{Pending, ResolvedTo, World};
@@ -268,11 +269,13 @@ fn replace(
     }
 }
 
-/// Whether a maintenance Job of the physical repository has not ended, as the world has it; right before a batch fires it
+/// Whether a maintenance or a pin Job of the physical repository has not ended, as the world has it; right before a batch fires it
 /// is asked live.
 fn is_maintained(world: &World, key: &LaneKey) -> bool {
     match key {
-        LaneKey::Physical(id) => !world.jobs(|job| maintenance::works_on(job, id)).is_empty(),
+        LaneKey::Physical(id) => !world
+            .jobs(|job| maintenance::works_on(job, id) || pins::works_on(job, id))
+            .is_empty(),
         LaneKey::Unconnected(_) | LaneKey::Unresolved => false,
     }
 }

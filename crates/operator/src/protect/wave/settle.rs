@@ -228,7 +228,16 @@ async fn each(
         justified::is_unjustified(result.letter).then_some(view)
     });
     // Before anything is said about the prunes: what vanished must not count when they are judged again.
-    let void = justified::vanish(ctx, ended, unjustified, missing, now).await?;
+    let mut void = justified::vanish(ctx, ended, unjustified, missing, now).await?;
+    for (n, view) in members(observed, ended) {
+        // As void as one without a justification, and for good: the object cannot be undeleted.
+        if results
+            .get(n)
+            .is_some_and(|result| result.letter == Letter::Pinned)
+        {
+            void.insert(view.uid().to_owned(), justified::PINNED.to_owned());
+        }
+    }
     let mut released = Vec::new();
     let mut work = Vec::new();
     for (n, view) in members(observed, ended) {
