@@ -260,7 +260,8 @@ struct Known<'a> {
     /// Ids that are not shown.
     beyond: HashSet<&'a str>,
     by_uid: HashMap<&'a str, &'a SnapshotView>,
-    /// What objects of this physical repository record that is not listed, by what it is of and when it was begun.
+    /// What objects of this physical repository record, by what it is of and when it was begun: where that is exact, and
+    /// where the recorded id is not listed.
     renamed: HashSet<(Source, Timestamp)>,
     /// Rows of this repository object that are not being deleted.
     rows: Vec<Arc<SnapshotView>>,
@@ -298,9 +299,12 @@ impl<'a> Known<'a> {
                 *known.recorded.entry(id).or_default() |= live && !row;
                 if !row {
                     known.by_object.insert(id);
-                    if !known.listed.contains(id) {
-                        known.renamed.extend(taken_of(view));
-                    }
+                    // A begin of whole seconds may be that of two runs.
+                    let exact = |(_, start): &(Source, Timestamp)| start.subsec_nanosecond() != 0;
+                    let listed = known.listed.contains(id);
+                    known
+                        .renamed
+                        .extend(taken_of(view).filter(|taken| !listed || exact(taken)));
                 }
                 // Only where it is certain that it is this repository's snapshot that is listed.
                 let certain = view.pinned_unique_id() == Some(scan.unique_id);
