@@ -14,6 +14,7 @@ use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{conditions, names};
 use holdfast_protocol::chunks::ListedSnapshot;
 use holdfast_protocol::work::Source;
+use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -22,6 +23,13 @@ fn is_begun_adoption(view: &SnapshotView) -> bool {
     view.label(names::ORIGIN_LABEL) == Some(Origin::Adopted.as_str())
         && view.phase().is_none()
         && view.snapshot_id().is_none()
+}
+
+/// What its snapshot is of and when it was begun, to less than a second.
+fn exactly(view: &SnapshotView) -> Option<(Source, Timestamp)> {
+    let start = view.status.as_ref()?.timing.as_ref()?.start_time?;
+    let exact = start.subsec_nanosecond() != 0;
+    exact.then(|| source_of(view)).flatten().map(|source| (source, start))
 }
 
 /// Whether it is the snapshot that its own object records, under another id.
@@ -123,6 +131,8 @@ pub struct Known<'a> {
     by_uid: HashMap<&'a str, &'a SnapshotView>,
     /// What objects of this physical repository record that is not listed, by what it is of and when it was begun.
     renamed: HashSet<String>,
+    /// What they record, listed or not, where its begin is exact: a begin of whole seconds may be that of two runs.
+    exact: HashSet<(Source, Timestamp)>,
     /// What is not known of an object, so that a listed snapshot may be its.
     pub doubt: Doubt,
     /// Rows of this repository object that are not being deleted.
@@ -152,6 +162,7 @@ impl<'a> Known<'a> {
             beyond: HashSet::new(),
             by_uid: HashMap::new(),
             renamed: HashSet::new(),
+            exact: HashSet::new(),
             doubt: Doubt::default(),
             rows: Vec::new(),
             row_of: HashMap::new(),
@@ -182,6 +193,7 @@ impl<'a> Known<'a> {
                     if !known.listed.contains(id) {
                         known.renamed.extend(moment_of(view));
                     }
+                    known.exact.extend(exactly(view));
                 }
                 // Only where it is certain that it is this repository's snapshot that is listed.
                 let certain = view.pinned_unique_id() == Some(scan.unique_id);
@@ -258,7 +270,8 @@ impl<'a> Known<'a> {
     /// listing (an engine may give a snapshot a new one: Kopia does so when it is pinned there). An object knows what it is
     /// of without its tag too, as one that was adopted does.
     pub fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
-        if self.renamed.contains(&moment(&listed.source, listed.start_time)) {
+        let exactly = (listed.source.clone(), listed.start_time);
+        if self.exact.contains(&exactly) || self.renamed.contains(&moment(&listed.source, listed.start_time)) {
             return true;
         }
         let uid = listed.snapshot_uid.as_deref();

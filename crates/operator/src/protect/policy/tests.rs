@@ -302,6 +302,14 @@ fn a_pinned_snapshot_is_never_pruned() {
 }
 
 #[test]
+fn what_is_pinned_in_the_repository_itself_is_never_pruned() {
+    let mut all = five();
+    all[0] = snapshot(0, |o| o["status"]["pinned"] = json!(true));
+    let keep = json!({ "retention": { "keepLatest": 2 } });
+    assert_eq!(pruned(&facts(keep, all)), ["s1", "s2"]);
+}
+
+#[test]
 fn an_edit_of_any_count_that_would_prune_as_many_as_the_threshold_waits() {
     let day = 24 * 3600;
     let all: Vec<Arc<SnapshotView>> = (0..30).map(|n| snapshot(n * day, |_| {})).collect();
