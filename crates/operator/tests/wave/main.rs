@@ -19,6 +19,7 @@ mod policy_deleted;
 mod projection;
 mod prunes;
 mod reappeared;
+mod restores;
 mod schedule_deleted;
 mod schedules;
 mod server;

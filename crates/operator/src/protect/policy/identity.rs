@@ -97,6 +97,12 @@ pub fn recorded_namespace_of<'a>(view: &'a RepositoryView, hostname: &'a str) ->
     }
 }
 
+/// Whether snapshots that the policy made in this repository bear this name: then we recorded it there, and nobody typed it.
+#[must_use]
+pub fn is_borne(world: &World, key: &ObjectKey, view: &RepositoryView, named: &Named) -> bool {
+    bearers(world, key, view).any(|(_, borne)| borne == *named)
+}
+
 fn cluster(view: &RepositoryView) -> Option<&str> {
     view.spec.identity_defaults.as_ref()?.cluster.as_deref()
 }
@@ -221,17 +227,22 @@ fn borne_there(
     policy: &SnapshotPolicy,
     view: Option<&RepositoryView>,
 ) -> Option<Named> {
-    let unique_id = view.and_then(RepositoryView::unique_id)?;
-    let of_policy = world.snapshots_of_policy(key);
-    let own = of_policy
-        .iter()
-        .filter(|snapshot| made_here(snapshot) && is_in(snapshot, unique_id));
-    let bearers = own
-        .filter_map(|snapshot| Some((begun(snapshot), bears(snapshot)?)))
-        .filter(|(_, named)| may_keep(key, view, named));
+    let bearers = bearers(world, key, view?).filter(|(_, named)| may_keep(key, view, named));
     let newest = bearers.max_by(|a, b| a.0.cmp(&b.0)).map(|(_, named)| named)?;
     let recorded = recorded_there(policy, key, view);
     Some(recorded.map_or(newest, |recorded| recorded.named))
+}
+
+/// What the policy's own snapshots in a repository bear, and when each was begun.
+fn bearers(
+    world: &World,
+    key: &ObjectKey,
+    view: &RepositoryView,
+) -> impl Iterator<Item = (Option<jiff::Timestamp>, Named)> {
+    let unique_id = view.unique_id();
+    let own = world.snapshots_of_policy(key).into_iter();
+    own.filter(move |snapshot| made_here(snapshot) && unique_id.is_some_and(|id| is_in(snapshot, id)))
+        .filter_map(|snapshot| Some((begun(&snapshot), bears(&snapshot)?)))
 }
 
 fn is_in(view: &SnapshotView, unique_id: &str) -> bool {
