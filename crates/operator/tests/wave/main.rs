@@ -14,6 +14,7 @@ mod identity;
 mod lost_deletions;
 mod maintenance;
 mod many_prunes;
+mod names;
 mod others;
 mod policy_deleted;
 mod projection;
