@@ -7,6 +7,7 @@ mod cases;
 mod catalog;
 mod cluster_repository;
 mod conformance;
+mod copies;
 mod edges;
 mod figures;
 mod foreign;

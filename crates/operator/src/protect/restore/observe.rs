@@ -245,21 +245,25 @@ fn goes_to(restore: &Restore) -> Vec<String> {
     filled.into_iter().chain([job::target(restore)]).collect()
 }
 
+/// Every Job that the Restore controls: a label alone makes none of them.
+pub(super) fn jobs_of(ctx: &Context, restore: &Restore) -> Vec<Arc<JobView>> {
+    let uid = restore.metadata.uid.as_deref().unwrap_or_default();
+    let mut jobs = ctx.world.jobs_of(uid);
+    jobs.retain(|job| job.is_of("Restore", &ObjectKey::of(restore), uid));
+    jobs
+}
+
 fn leftovers(ctx: &Context, facts: &Facts) -> Vec<Arc<JobView>> {
     let wanted = (!facts.has_ended()).then(|| job::current(&facts.view));
-    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
-    let mut all = ctx.world.jobs_of(uid);
+    let mut all = jobs_of(ctx, &facts.view);
     all.retain(|job| job::is_left_over(job, wanted.as_deref()));
     all
 }
 
 /// The Job of the stage, with its outcome read live.
 async fn current_job(ctx: &Context, facts: &Facts) -> Result<Option<JobFact>, Error> {
-    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
     let wanted = job::current(&facts.view);
-    let Some(job) = ctx
-        .world
-        .jobs_of(uid)
+    let Some(job) = jobs_of(ctx, &facts.view)
         .into_iter()
         .find(|j| j.key().name == wanted)
     else {
