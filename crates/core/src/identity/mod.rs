@@ -88,7 +88,7 @@ pub fn asked(own: Own<'_>, defaults: Defaults<'_>, about: &About<'_>) -> Result<
             format!(" or {}.{cluster}", about.namespace)
         });
         return Err(format!(
-            "{field} says {hostname} for namespace {}: in a ClusterRepository the host name says whose a snapshot is, so it is {}{or} there (the second form needs spec.identityDefaults.cluster)",
+            "{field} says {hostname} for namespace {}: in a ClusterRepository, and in a Repository over the same bucket, the host name says whose a snapshot is, so it is {}{or} there (the second form needs spec.identityDefaults.cluster)",
             about.namespace, about.namespace
         ));
     }

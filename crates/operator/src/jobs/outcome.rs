@@ -4,8 +4,9 @@
 //! sentence, and confirms nothing.
 
 use crate::context::{Context, Error};
+use crate::jobs::job_name;
 use crate::world::keys::ObjectKey;
-use crate::world::views::{JobState, JobView};
+use crate::world::views::{JobState, JobView, SnapshotView};
 use holdfast_api::names;
 use holdfast_protocol::outcome::Outcome;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -46,7 +47,24 @@ pub struct JobFact {
 /// When the pods cannot be listed.
 pub async fn job_fact(ctx: &Context, owner_uid: &str, op: &str) -> Result<Option<JobFact>, Error> {
     let jobs = ctx.world.jobs_of(owner_uid);
-    let Some(job) = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op)) else {
+    let found = jobs.into_iter().find(|j| j.label(names::OP_LABEL) == Some(op));
+    fact(ctx, found).await
+}
+
+/// The backup Job of a Snapshot, if there is one, with its outcome read live: of the name that it is to have, and
+/// controlled by the Snapshot.
+///
+/// # Errors
+/// When the pods cannot be listed.
+pub async fn backup_fact(ctx: &Context, view: &SnapshotView) -> Result<Option<JobFact>, Error> {
+    let name = job_name(&view.key().name);
+    let mut jobs = ctx.world.jobs_of_snapshot(view);
+    jobs.retain(|job| job.label(names::OP_LABEL) == Some(names::OP_BACKUP) && job.key().name == name);
+    fact(ctx, jobs.pop()).await
+}
+
+async fn fact(ctx: &Context, found: Option<Arc<JobView>>) -> Result<Option<JobFact>, Error> {
+    let Some(job) = found else {
         return Ok(None);
     };
     let read = read(&ctx.client, &job).await?;

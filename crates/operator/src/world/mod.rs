@@ -220,6 +220,14 @@ impl World {
             .collect()
     }
 
+    /// Jobs that a Snapshot controls. One elsewhere, or of another, is not: a label alone holds no deletion back.
+    #[must_use]
+    pub fn jobs_of_snapshot(&self, view: &SnapshotView) -> Vec<Arc<JobView>> {
+        let mut jobs = self.jobs_of(view.uid());
+        jobs.retain(|job| job.is_of("Snapshot", &view.key(), view.uid()));
+        jobs
+    }
+
     /// The Jobs of ours that satisfy a predicate: not for what happens on each event.
     #[must_use]
     pub fn jobs(&self, wanted: impl Fn(&JobView) -> bool) -> Vec<Arc<JobView>> {

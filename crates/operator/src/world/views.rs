@@ -454,6 +454,21 @@ impl JobView {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
+    /// Whether it is of this object of ours: in its namespace, and controlled by it. Labels say nothing, for whoever may
+    /// make Jobs anywhere writes them.
+    #[must_use]
+    pub fn is_of(&self, kind: &str, object: &ObjectKey, uid: &str) -> bool {
+        let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
+        self.key().namespace == object.namespace
+            && owners.iter().any(|owner| {
+                owner.api_version == names::API_VERSION
+                    && owner.kind == kind
+                    && owner.name == object.name
+                    && owner.uid == uid
+                    && owner.controller == Some(true)
+            })
+    }
+
     /// The value of an annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -355,6 +355,10 @@ async fn a_running_backup_is_stopped_and_a_snapshot_without_status_let_go() {
         json!({
             "metadata": {
                 "name": "running", "namespace": "backup",
+                "ownerReferences": [{
+                    "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Snapshot",
+                    "name": "running", "uid": "u-running", "controller": true,
+                }],
                 "labels": {
                     "kopiur.home-operations.com/op": "snapshot-backup",
                     "kopiur.home-operations.com/owner-uid": "u-running",

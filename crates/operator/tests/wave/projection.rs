@@ -8,15 +8,15 @@ use holdfast_operator::world::keys::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-const SECRETS: &str = "/api/v1/namespaces/backup/secrets";
-const SOURCE: &str = "/api/v1/namespaces/holdfast-system/secrets/key";
+pub const SECRETS: &str = "/api/v1/namespaces/backup/secrets";
+pub const SOURCE: &str = "/api/v1/namespaces/holdfast-system/secrets/key";
 
-fn policy_path() -> String {
+pub fn policy_path() -> String {
     snapshot_path("p").replace("/snapshots/", "/snapshotpolicies/")
 }
 
 /// The ClusterRepository `shared` with all consents, and nothing of its Secrets in the namespace `backup`.
-fn consenting() -> Story {
+pub fn consenting() -> Story {
     let mut story = shared(10);
     story.ctx.settings.credential_projection = true;
     story.server.remove(&format!("{SECRETS}/key"));
@@ -29,7 +29,7 @@ fn consenting() -> Story {
 
 impl Story {
     /// A run of a policy that asks for a copy.
-    fn projecting(&self, name: &str) {
+    pub fn projecting(&self, name: &str) {
         self.run(name);
         self.server.edit(&policy_path(), |p| {
             p["spec"]["repository"] = json!({ "kind": "ClusterRepository", "name": "shared" });
@@ -38,22 +38,22 @@ impl Story {
     }
 
     /// The Secrets of the namespace.
-    fn copies(&self) -> Vec<Value> {
+    pub fn copies(&self) -> Vec<Value> {
         self.server.under(SECRETS).into_iter().map(|(_, s)| s).collect()
     }
 
-    async fn runs(&self, name: &str) {
+    pub async fn runs(&self, name: &str) {
         for _ in 0..2 {
             let key = ObjectKey::new("backup", name);
             snapshot::pass(&self.ctx, &key).await.expect("a pass");
         }
     }
 
-    fn job_of(&self, name: &str) -> Option<Value> {
+    pub fn job_of(&self, name: &str) -> Option<Value> {
         self.server.get(&format!("{JOBS}/{name}"))
     }
 
-    async fn ends_well(&self, name: &str) {
+    pub async fn ends_well(&self, name: &str) {
         let uid = self.server.get(&snapshot_path(name)).unwrap()["metadata"]["uid"].clone();
         let message = json!({
             "version": 1, "uniqueId": "id",
@@ -67,7 +67,7 @@ impl Story {
         self.run_pass(name).await;
     }
 
-    fn said(&self, name: &str) -> (String, String, String) {
+    pub fn said(&self, name: &str) -> (String, String, String) {
         let snapshot = self.server.get(&snapshot_path(name)).unwrap();
         self.condition(&snapshot, "CredentialsAvailable")
     }
@@ -272,8 +272,7 @@ async fn a_job_that_is_annotated_gets_no_other_repositorys_secret() {
     );
     let annotate = |story: &Story| {
         story.server.edit(&format!("{JOBS}/a"), |j| {
-            j["metadata"]["annotations"]["kopiur.home-operations.com/projected-repository"] =
-                json!("ClusterRepository/bank");
+            j["metadata"]["annotations"]["kopiur.home-operations.com/writes-to"] = json!("bank");
             j["metadata"]["annotations"]["kopiur.home-operations.com/projected-credentials"] = json!("mine");
             j["status"] = json!({ "active": 1, "ready": 1 });
         });
@@ -456,7 +455,7 @@ async fn a_snapshot_is_deleted_after_the_policy_that_projected_its_credentials_i
 }
 
 /// A Restore into a claim that asks for a copy; its path.
-fn restoring(story: &Story) -> String {
+pub fn restoring(story: &Story) -> String {
     let path = snapshot_path("back").replace("/snapshots/", "/restores/");
     story.server.put(
         "/api/v1/namespaces/backup/persistentvolumeclaims/data",
@@ -478,7 +477,7 @@ fn restoring(story: &Story) -> String {
     path
 }
 
-async fn restores(story: &Story) {
+pub async fn restores(story: &Story) {
     for _ in 0..3 {
         let key = ObjectKey::new("backup", "back");
         restore::pass(&story.ctx, &key).await.expect("a pass");

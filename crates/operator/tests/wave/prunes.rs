@@ -379,7 +379,11 @@ async fn a_backup_ended_between_the_making_of_its_object_and_its_record_whatever
                 "apiVersion": "batch/v1", "kind": "Job",
                 "metadata": {
                     "name": "nightly", "namespace": "backup", "uid": "j-nightly",
-                    "labels": {
+                    "ownerReferences": [{
+                    "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Snapshot",
+                    "name": "nightly", "uid": "u-nightly", "controller": true,
+                }],
+                "labels": {
                         "kopiur.home-operations.com/op": "snapshot-backup", "app.kubernetes.io/managed-by": "holdfast",
                         "kopiur.home-operations.com/owner-uid": "u-nightly",
                     },

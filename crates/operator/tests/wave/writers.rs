@@ -44,7 +44,11 @@ fn backup(story: &Story, edit: impl FnOnce(&mut Value)) {
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
             "name": "nightly", "namespace": "backup", "uid": "j-nightly",
-            "labels": {
+            "ownerReferences": [{
+                    "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "Snapshot",
+                    "name": "nightly", "uid": "u-nightly", "controller": true,
+                }],
+                "labels": {
                 "kopiur.home-operations.com/op": "snapshot-backup", "app.kubernetes.io/managed-by": "holdfast",
                 "kopiur.home-operations.com/owner-uid": "u-nightly",
             },

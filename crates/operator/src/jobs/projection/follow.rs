@@ -10,7 +10,6 @@ use crate::protect::snapshot::allows;
 use crate::runtime::write::{self, WriteError};
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView};
-use holdfast_api::names;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,6 +24,8 @@ pub struct User<'a> {
     pub key: ObjectKey,
     /// Its UID.
     pub uid: &'a str,
+    /// Name of the Job that it has, or is to have.
+    pub job: String,
     /// The repository it is pinned to.
     pub repository: Option<RepositoryKey>,
     /// What that was when it was pinned; none where that is not known yet.
@@ -34,17 +35,9 @@ pub struct User<'a> {
 }
 
 impl User<'_> {
-    /// Whether the Job is this object's: in its namespace, and controlled by it.
+    /// Whether the Job is the one that the object is to have: of its name, and controlled by it.
     fn has(&self, job: &JobView) -> bool {
-        let owners = job.metadata.owner_references.as_deref().unwrap_or_default();
-        job.key().namespace == self.key.namespace
-            && owners.iter().any(|owner| {
-                owner.api_version == names::API_VERSION
-                    && owner.kind == self.kind
-                    && owner.name == self.key.name
-                    && owner.uid == self.uid
-                    && owner.controller == Some(true)
-            })
+        job.key().name == self.job && job.is_of(self.kind, &self.key, self.uid)
     }
 }
 
@@ -59,6 +52,8 @@ pub enum Followed {
     Behind(Hold),
     /// A consent is missing, so there is none any more; which, in a sentence.
     Withdrawn(String),
+    /// A consent is missing, and the right to remove it too.
+    Stays(String),
 }
 
 /// Whether the copy may be: the namespace may use the repository, and all consent.
@@ -104,11 +99,17 @@ pub async fn follow(ctx: &Context, job: &JobView, user: &User<'_>) -> Result<Fol
         )),
         Some(view) => permitted(ctx, view, &user.key.namespace).map(|()| view),
     };
-    let name = job.key().name;
     let view = match refused {
         Ok(view) => view,
+        Err(why) if !ctx.settings.credential_projection => {
+            return Ok(if user.asked {
+                Followed::Stays(why)
+            } else {
+                Followed::Without
+            });
+        }
         Err(why) => {
-            let went = withdraw(ctx, &name, user).await?;
+            let went = withdraw(ctx, &user.job, user).await?;
             return Ok(if went || user.asked {
                 Followed::Withdrawn(why)
             } else {
@@ -116,8 +117,8 @@ pub async fn follow(ctx: &Context, job: &JobView, user: &User<'_>) -> Result<Fol
             });
         }
     };
-    let projection = Projection::of(ctx, view, &user.key.namespace, &name, user.uid);
-    let owner = owner(name, job.uid().to_owned());
+    let projection = Projection::of(ctx, view, &user.key.namespace, &user.job, user.uid);
+    let owner = owner(user.job.clone(), job.uid().to_owned());
     Ok(match ensure(ctx, &projection, &owner).await? {
         None => Followed::There,
         Some(hold) => {
@@ -133,14 +134,11 @@ pub async fn follow(ctx: &Context, job: &JobView, user: &User<'_>) -> Result<Fol
 /// # Errors
 /// [`Error`].
 pub async fn withdraw(ctx: &Context, job: &str, user: &User<'_>) -> Result<bool, Error> {
-    match &user.repository {
-        // Nobody copies what is in the namespace already.
-        Some(RepositoryKey::Repository { .. }) => Ok(false),
-        _ if !ctx.settings.credential_projection => Ok(false),
-        Some(RepositoryKey::ClusterRepository { .. }) | None => {
-            withdraw_named(ctx, &user.key.namespace, &name(job, user.uid), user.uid).await
-        }
+    // Whatever the repository is by now: it may have been a ClusterRepository when the copy was made.
+    if !ctx.settings.credential_projection {
+        return Ok(false);
     }
+    withdraw_named(ctx, &user.key.namespace, &name(job, user.uid), user.uid).await
 }
 
 /// The Job of this copy does not come to be: it goes.
@@ -170,12 +168,26 @@ async fn withdraw_named(ctx: &Context, namespace: &str, name: &str, owner_uid: &
     let uid = secret.metadata.uid.as_deref().unwrap_or_default();
     match write::delete(&api, name, uid, None, PropagationPolicy::Background).await {
         Ok(()) | Err(WriteError::Gone | WriteError::Conflict) => Ok(true),
-        Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => {
-            tracing::warn!(secret = %format!("{namespace}/{name}"), "the copy of the credentials stays until its owner goes: {}", status.message);
+        Err(error) => {
+            let error = Error::from(error);
+            if !error.is_refusal() {
+                return Err(error);
+            }
+            tracing::warn!(secret = %format!("{namespace}/{name}"), "the copy of the credentials stays until its owner goes: {error}");
             Ok(false)
         }
-        Err(error) => Err(error.into()),
     }
+}
+
+/// The Job of the user, live, as the owner of its copy; none where its name is another's.
+///
+/// # Errors
+/// [`Error`].
+pub async fn own_job(ctx: &Context, user: &User<'_>) -> Result<Option<OwnerReference>, Error> {
+    let api: Api<JobView> = Api::namespaced(ctx.client.clone(), &user.key.namespace);
+    let found = api.get_opt(&user.job).await?;
+    let own = found.filter(|job| user.has(job) && job.metadata.deletion_timestamp.is_none());
+    Ok(own.map(|job| owner(user.job.clone(), job.uid().to_owned())))
 }
 
 /// The Job as the owner of its copy.

@@ -12,7 +12,7 @@
 
 mod follow;
 
-pub use follow::{Followed, User, follow, owned_by, permitted, withdraw, withdraw_unused};
+pub use follow::{Followed, User, follow, own_job, owned_by, permitted, withdraw, withdraw_unused};
 
 use super::build::{Mover, Storage};
 use super::create::{NOT_READ, is_no_place};
@@ -218,8 +218,7 @@ pub async fn ensure(
         Ok(None) => create(ctx, &api, projection, data, owner).await,
         Ok(Some(there)) if !is_ours(&there, &projection.owner_uid) => Ok(Some(taken(projection))),
         Ok(Some(there)) => update(ctx, &api, projection, &there, data, owner).await,
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(ctx, projection, &status))),
-        Err(error) => Err(error.into()),
+        Err(error) => refused(ctx, projection, error.into()),
     }
 }
 
@@ -241,8 +240,7 @@ async fn create(
         Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Conflict),
         // The Job will meet the same, and says it.
         Err(kube::Error::Api(status)) if is_no_place(&status) => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(forbidden(ctx, projection, &status))),
-        Err(error) => Err(error.into()),
+        Err(error) => refused(ctx, projection, error.into()),
     }
 }
 
@@ -267,10 +265,7 @@ async fn update(
         let background = PropagationPolicy::Background;
         return match write::delete(api, &projection.name, uid, version, background).await {
             Ok(()) | Err(WriteError::Gone) => create(ctx, api, projection, data, owner).await,
-            Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => {
-                Ok(Some(forbidden(ctx, projection, &status)))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => refused(ctx, projection, error.into()),
         };
     }
     let mut patched = json!(data);
@@ -288,10 +283,7 @@ async fn update(
     ctx.leadership.guard()?;
     match write::patch(api, &projection.name, version, patch).await {
         Ok(_) => Ok(None),
-        Err(WriteError::Api(kube::Error::Api(status))) if status.code == 403 => {
-            Ok(Some(forbidden(ctx, projection, &status)))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => refused(ctx, projection, error.into()),
     }
 }
 
@@ -300,6 +292,18 @@ fn taken(projection: &Projection) -> Hold {
         "Secret {} exists and is not of Holdfast for this run, so it is left as it is, and the credentials are not copied. Remove it, or rename what uses it.",
         projection.shown()
     ))
+}
+
+/// What the API server does not take is said where the run waits: a missing right and a quota (403), a webhook (400 unless
+/// it says otherwise), an admission policy (422).
+fn refused(ctx: &Context, projection: &Projection, error: Error) -> Result<Option<Hold>, Error> {
+    match &error {
+        Error::Api(api) if error.is_refusal() => match api.as_ref() {
+            kube::Error::Api(status) => Ok(Some(forbidden(ctx, projection, status))),
+            _ => Err(error),
+        },
+        _ => Err(error),
+    }
 }
 
 /// The server's own words go first: a quota and an admission policy answer like a missing right.

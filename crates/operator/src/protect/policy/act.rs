@@ -264,10 +264,19 @@ async fn report(
         },
         pruned_names: last.pruned_names,
     });
-    if let Ok(resolved) = &facts.identity {
+    // While nobody knows which repository it is, what was recorded of it stays.
+    let known = facts
+        .identity
+        .as_ref()
+        .ok()
+        .filter(|resolved| resolved.unique_id.is_some());
+    if let Some(resolved) = known {
         let named = resolved.in_force.named();
         let before = status.resolved.take().unwrap_or_default();
         let used = resolved.allowed_by.as_ref();
+        // What stood on the repository when the policy got its first name allows it no change later.
+        let first = before.identity.is_none();
+        let seen = resolved.seen_of_repository.clone().filter(|_| first);
         status.resolved = Some(PolicyResolved {
             identity: Some(ResolvedIdentity {
                 username: named.username.clone(),
@@ -280,6 +289,7 @@ async fn report(
                 .or(before.allowed_identity_change),
             allowed_identity_change_of_repository: used
                 .and_then(|used| used.repository.clone())
+                .or(seen)
                 .or(before.allowed_identity_change_of_repository),
         });
     }
@@ -326,7 +336,7 @@ async fn report(
             generation,
             now,
         );
-    } else if was_kept && facts.identity.is_ok() {
+    } else if was_kept && known.is_some() {
         let message = "The identity that the specs ask for is in force.";
         let kind = conditions::IDENTITY_CHANGE_HELD;
         conditions::set(

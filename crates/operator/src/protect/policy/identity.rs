@@ -13,7 +13,7 @@ use crate::world::World;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::policy::ResolvedIdentity;
-use holdfast_api::shared::Origin;
+use holdfast_api::shared::{Identity, Origin};
 use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{SnapshotPolicy, names};
 use holdfast_core::identity::{self, About, Defaults, InForce, Named, Own};
@@ -29,6 +29,8 @@ pub struct Resolved {
     pub source_path: Option<String>,
     /// The values of the annotations that allowed the change: they are used up.
     pub allowed_by: Option<Allowed>,
+    /// What the repository's annotation says by now: a policy that gets its first name has seen it.
+    pub seen_of_repository: Option<String>,
 }
 
 /// What the annotations that allow a change say, on the policy and on its repository.
@@ -97,6 +99,12 @@ pub fn recorded_namespace_of<'a>(view: &'a RepositoryView, hostname: &'a str) ->
     }
 }
 
+/// Whether snapshots that the policy made in this repository bear this name: then we recorded it there, and nobody typed it.
+#[must_use]
+pub fn is_borne(world: &World, key: &ObjectKey, view: &RepositoryView, named: &Named) -> bool {
+    bearers(world, key, view).any(|(_, borne)| borne == *named)
+}
+
 fn cluster(view: &RepositoryView) -> Option<&str> {
     view.spec.identity_defaults.as_ref()?.cluster.as_deref()
 }
@@ -110,7 +118,8 @@ pub fn of(world: &World, key: &ObjectKey, policy: &SnapshotPolicy) -> Result<Res
     let repository = repository.and_then(|reference| keys::resolve(reference, &key.namespace));
     let view = repository.as_ref().and_then(|key| world.repository(key));
     let view = view.as_deref();
-    let asked = asked(key, policy, view);
+    let shared = view.is_some_and(|view| is_shared(world, view));
+    let asked = asked(key, policy, view, shared);
     let borne = borne_there(world, key, policy, view);
     let allowed_by = allowed_by(policy, view);
     let changes = borne.is_some() && asked.is_ok() && asked.as_ref().ok() != borne.as_ref();
@@ -121,7 +130,7 @@ pub fn of(world: &World, key: &ObjectKey, policy: &SnapshotPolicy) -> Result<Res
         source_path: path(policy),
     };
     if let Some(repository) = &repository
-        && let Some(by) = taken(world, key, policy, repository, &wanted)
+        && let Some(by) = taken(world, (key, policy), (repository, view), &wanted, shared)
     {
         let named = wanted.named;
         return Err(Refused::Taken { by, named });
@@ -131,7 +140,21 @@ pub fn of(world: &World, key: &ObjectKey, policy: &SnapshotPolicy) -> Result<Res
         unique_id: wanted.unique_id,
         source_path: wanted.source_path,
         allowed_by: allowed_by.filter(|_| changes),
+        seen_of_repository: view
+            .and_then(|view| view.annotation(names::ALLOW_IDENTITY_CHANGE))
+            .map(str::to_owned),
     })
+}
+
+/// Whether namespaces share the physical repository: a ClusterRepository is one of its objects.
+fn is_shared(world: &World, view: &RepositoryView) -> bool {
+    let of_cluster = |key: &RepositoryKey| matches!(key, RepositoryKey::ClusterRepository { .. });
+    let lane = world.lane_of(&view.key);
+    of_cluster(&view.key)
+        || world
+            .repositories_of(&lane)
+            .iter()
+            .any(|other| of_cluster(&other.key))
 }
 
 /// The identity of a policy's snapshots for a restore: what they bear does not depend on whether new ones can be made.
@@ -152,7 +175,12 @@ pub fn for_restore(world: &World, key: &ObjectKey, policy: &SnapshotPolicy) -> R
         })
 }
 
-fn asked(key: &ObjectKey, policy: &SnapshotPolicy, view: Option<&RepositoryView>) -> Result<Named, String> {
+fn asked(
+    key: &ObjectKey,
+    policy: &SnapshotPolicy,
+    view: Option<&RepositoryView>,
+    shared: bool,
+) -> Result<Named, String> {
     let own = policy.spec.identity.as_ref();
     let own = Own {
         username: own.and_then(|own| own.username.as_deref()),
@@ -169,7 +197,7 @@ fn asked(key: &ObjectKey, policy: &SnapshotPolicy, view: Option<&RepositoryView>
         labels: policy.metadata.labels.as_ref(),
         annotations: policy.metadata.annotations.as_ref(),
         cluster: view.and_then(cluster),
-        shared: view.is_some_and(|view| view.key.namespace().is_none()),
+        shared,
     };
     identity::asked(own, defaults, &about)
 }
@@ -221,22 +249,37 @@ fn borne_there(
     policy: &SnapshotPolicy,
     view: Option<&RepositoryView>,
 ) -> Option<Named> {
-    let unique_id = view.and_then(RepositoryView::unique_id)?;
-    let of_policy = world.snapshots_of_policy(key);
-    let own = of_policy
-        .iter()
-        .filter(|snapshot| made_here(snapshot) && is_in(snapshot, unique_id));
-    let bearers = own
-        .filter_map(|snapshot| Some((begun(snapshot), bears(snapshot)?)))
-        .filter(|(_, named)| may_keep(key, view, named));
+    let bearers = bearers(world, key, view?).filter(|(_, named)| may_keep(key, view, named));
     let newest = bearers.max_by(|a, b| a.0.cmp(&b.0)).map(|(_, named)| named)?;
-    let recorded = recorded_there(policy, key, view);
+    let recorded = recorded_there(policy, key, view).or_else(|| {
+        // The Kopia operator did not record where: there, if a snapshot there bears it.
+        let recorded = recorded(policy).filter(|recorded| recorded.unique_id.is_none())?;
+        let is_borne = may_keep(key, view, &recorded.named) && is_borne(world, key, view?, &recorded.named);
+        is_borne.then_some(recorded)
+    });
     Some(recorded.map_or(newest, |recorded| recorded.named))
 }
 
-fn is_in(view: &SnapshotView, unique_id: &str) -> bool {
-    let resolved = view.status.as_ref().and_then(|s| s.resolved.as_ref());
-    resolved.and_then(|r| r.unique_id.as_deref()) == Some(unique_id)
+/// What the policy's own snapshots in a repository bear, and when each was begun.
+fn bearers(
+    world: &World,
+    key: &ObjectKey,
+    view: &RepositoryView,
+) -> impl Iterator<Item = (Option<jiff::Timestamp>, Named)> {
+    let own = world.snapshots_of_policy(key).into_iter();
+    own.filter(|snapshot| made_here(snapshot) && is_in(snapshot, view))
+        .filter_map(|snapshot| Some((begun(&snapshot), bears(&snapshot)?)))
+}
+
+/// Whether the snapshot is in this repository: the physical one, or, where the Kopia operator made it and did not record
+/// which that was, the object.
+fn is_in(snapshot: &SnapshotView, view: &RepositoryView) -> bool {
+    let resolved = snapshot.status.as_ref().and_then(|s| s.resolved.as_ref());
+    match (resolved.and_then(|r| r.unique_id.as_deref()), view.unique_id()) {
+        (Some(recorded), Some(unique_id)) => recorded == unique_id,
+        (None, Some(_)) => snapshot.pin().as_ref() == Some(&view.key),
+        (Some(_) | None, None) => false,
+    }
 }
 
 fn begun(view: &SnapshotView) -> Option<jiff::Timestamp> {
@@ -246,17 +289,17 @@ fn begun(view: &SnapshotView) -> Option<jiff::Timestamp> {
 }
 
 /// What is recorded with the snapshot; of a run that is under way, what its mover was told.
-fn bears(view: &SnapshotView) -> Option<Named> {
+fn borne(view: &SnapshotView) -> Option<Identity> {
     let status = view.status.as_ref()?;
     let runs = view.phase() == Some(SnapshotPhase::Running);
-    let of_snapshot = status.snapshot.as_ref().and_then(|s| s.identity.as_ref());
-    let identity = of_snapshot.or_else(|| {
-        let resolved = status.resolved.as_ref().filter(|_| runs)?;
-        resolved.identity.as_ref()
-    })?;
-    Some(Named {
-        username: identity.username.clone(),
-        hostname: identity.hostname.clone(),
+    let of_snapshot = status.snapshot.as_ref().and_then(|s| s.identity.clone());
+    of_snapshot.or_else(|| status.resolved.as_ref().filter(|_| runs)?.identity.clone())
+}
+
+fn bears(view: &SnapshotView) -> Option<Named> {
+    borne(view).map(|identity| Named {
+        username: identity.username,
+        hostname: identity.hostname,
     })
 }
 
@@ -301,22 +344,43 @@ fn path(policy: &SnapshotPolicy) -> Option<String> {
     Some(path_of(&pvc.name))
 }
 
-/// The policy that has this identity and path in the same physical repository. Who had all three first has them.
+/// The policy that has this identity and path in the same physical repository. Who had all three first has them, by the
+/// status or by its snapshots; where namespaces share the repository, nobody has a name of another's namespace before that.
 fn taken(
     world: &World,
-    key: &ObjectKey,
-    policy: &SnapshotPolicy,
-    repository: &RepositoryKey,
+    (key, policy): (&ObjectKey, &SnapshotPolicy),
+    (repository, view): (&RepositoryKey, Option<&RepositoryView>),
     wanted: &Recorded,
+    shared: bool,
 ) -> Option<ObjectKey> {
     let age = |policy: &SnapshotPolicy| policy.metadata.creation_timestamp.as_ref().map(|t| t.0);
-    let has = recorded(policy).as_ref() == Some(wanted);
+    let has = recorded(policy).as_ref() == Some(wanted) || is_borne_at(world, key, view, wanted);
+    let namespace = identity::recorded_namespace(&wanted.named.hostname);
+    let is_own = |key: &ObjectKey| !shared || key.namespace == namespace;
     let others = world.policies_of(&world.lane_of(repository));
     others
         .into_iter()
         .map(|other| (ObjectKey::of(other.as_ref()), other))
         .filter(|(of, other)| of != key && other.metadata.deletion_timestamp.is_none())
         .filter(|(_, other)| recorded(other).as_ref() == Some(wanted))
-        .find(|(of, other)| !has || (age(other), of) < (age(policy), key))
+        .find(|(of, other)| match (is_own(key), is_own(of)) {
+            (true, false) => false,
+            (false, true) => true,
+            (true, true) | (false, false) => !has || (age(other), of) < (age(policy), key),
+        })
         .map(|(of, _)| of)
+}
+
+/// Whether the policy's own snapshots there bear this name, of this path.
+fn is_borne_at(world: &World, key: &ObjectKey, view: Option<&RepositoryView>, wanted: &Recorded) -> bool {
+    let Some(view) = view else {
+        return false;
+    };
+    let own = world.snapshots_of_policy(key).into_iter();
+    own.filter(|snapshot| made_here(snapshot) && is_in(snapshot, view))
+        .filter_map(|snapshot| borne(&snapshot))
+        .any(|identity| {
+            (&identity.username, &identity.hostname) == (&wanted.named.username, &wanted.named.hostname)
+                && Some(&identity.source_path) == wanted.source_path.as_ref()
+        })
 }

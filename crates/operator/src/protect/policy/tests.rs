@@ -58,6 +58,7 @@ fn facts(spec: Value, snapshots: Vec<Arc<SnapshotView>>) -> Facts {
             unique_id: None,
             source_path: None,
             allowed_by: None,
+            seen_of_repository: None,
         }),
         threshold: 10,
         snapshots,

@@ -2,7 +2,7 @@
 
 use super::claims::{Claim, SELECTED_NODE};
 use super::decide::Step;
-use super::observe::{Facts, Target};
+use super::observe::{self, Facts, Target};
 use super::{copies, finish, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::create::{Created, create_job};
@@ -35,9 +35,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
     match step {
         Step::Rest(again) => Ok(again.map_or(Next::Settled, after)),
         Step::Say(reason, message, again) => {
-            if facts.job.is_none() {
-                copies::withdraw_recorded(ctx, facts).await?;
-            }
+            copies::while_waiting(ctx, facts).await?;
             report::write(ctx, facts, |status| {
                 report::say(status, facts, reason, &message, now)
             })
@@ -66,7 +64,7 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             copies::withdraw_recorded(ctx, facts).await?;
             ctx.results.progress().forget(&job::run(&facts.view));
             // With them goes the claim that one of them owns.
-            remove_all(ctx, &jobs_of(ctx, facts)).await?;
+            remove_all(ctx, &observe::jobs_of(ctx, &facts.view)).await?;
             let message = "The claim that was being filled is gone. Waiting for another one.";
             report::write(ctx, facts, |status| {
                 begin_anew(status, facts);
@@ -118,7 +116,10 @@ pub async fn carry_out(ctx: &Context, facts: &Facts, step: Step, now: Timestamp)
             .await
         }
         Step::MakeClaim => make_claim(ctx, facts, now).await,
-        Step::MakePrime(claim) => make_prime(ctx, facts, &claim, now).await,
+        Step::MakePrime(claim) => {
+            copies::while_waiting(ctx, facts).await?;
+            make_prime(ctx, facts, &claim, now).await
+        }
         Step::Running(job) => running(ctx, facts, &job, now).await,
         Step::Retry(reason, why, next) => retry(ctx, facts, reason, &why, next, now).await,
         Step::Written(written) => finish::written(ctx, facts, &written, now).await,
@@ -279,10 +280,21 @@ async fn start(
             }
             return Ok(Next::After(PACE));
         }
-        Ok(Created::Exists) => (
-            Reason::JobNameTaken,
-            format!("Job {place} exists and is not of this Restore; the restore goes on when it is gone."),
-        ),
+        Ok(Created::Exists) => match copies::own_job(ctx, facts).await? {
+            // Its own, which the watch has not shown yet.
+            Some(owner) => {
+                if let Some(copy) = &copy {
+                    projection::ensure(ctx, copy, &owner).await?;
+                }
+                return Ok(Next::After(PACE));
+            }
+            None => (
+                Reason::JobNameTaken,
+                format!(
+                    "Job {place} exists and is not of this Restore; the restore goes on when it is gone."
+                ),
+            ),
+        },
         Ok(Created::NoPlace) => (
             Reason::NoPlaceToRun,
             format!("Namespace {} takes no new Jobs.", mover.namespace),
@@ -403,12 +415,6 @@ pub(super) async fn remove(ctx: &Context, facts: &Facts) -> Result<(), Error> {
         Some(job) => remove_all(ctx, &[Arc::clone(&job.job)]).await,
         None => Ok(()),
     }
-}
-
-/// Every Job of this Restore.
-pub(super) fn jobs_of(ctx: &Context, facts: &Facts) -> Vec<Arc<JobView>> {
-    ctx.world
-        .jobs_of(facts.view.metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// Removes Jobs, and with them the claims that they own. Each stays until its pods are gone: while it is there, a pod

@@ -7,6 +7,7 @@ use crate::context::{Context, Error};
 use crate::jobs::projection::{self, Followed, User};
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::JobView;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 fn repository(facts: &Facts) -> Option<RepositoryKey> {
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
@@ -24,6 +25,7 @@ fn user(facts: &Facts) -> User<'_> {
         kind: "Restore",
         key: ObjectKey::of(facts.view.as_ref()),
         uid: facts.view.metadata.uid.as_deref().unwrap_or_default(),
+        job: job::current(&facts.view),
         repository: repository(facts),
         unique_id: facts.resolved().and_then(|r| r.unique_id.as_deref()),
         asked: job::projects(&facts.view),
@@ -41,7 +43,33 @@ pub async fn follow(ctx: &Context, facts: &Facts, job: &JobView) -> Result<Optio
             "Job {} runs, and the copy of the credentials was removed: {why} A mover that has started goes on with what it has read; one that has not waits until the copy may be there again.",
             job.key()
         )),
+        Followed::Stays(why) => Some(format!(
+            "{why} Without that right the copy of the credentials cannot be removed: it goes with Job {}.",
+            job.key()
+        )),
     })
+}
+
+/// It waits for something: the copy of a Job that runs follows, or goes; one that no Job reads, or whose repository is not
+/// known by now, so that nobody can be asked, goes.
+///
+/// # Errors
+/// [`Error`].
+pub async fn while_waiting(ctx: &Context, facts: &Facts) -> Result<(), Error> {
+    match &facts.job {
+        Some(fact) if !fact.job.is_terminal() && repository(facts).is_some() => {
+            follow(ctx, facts, &fact.job).await.map(drop)
+        }
+        Some(_) | None => withdraw_recorded(ctx, facts).await,
+    }
+}
+
+/// The Job that stands under the stage's name, as the owner of its copy, if it is the Restore's.
+///
+/// # Errors
+/// [`Error`].
+pub async fn own_job(ctx: &Context, facts: &Facts) -> Result<Option<OwnerReference>, Error> {
+    projection::own_job(ctx, &user(facts)).await
 }
 
 /// What was copied for the Job that is recorded goes, whether that Job ever was.

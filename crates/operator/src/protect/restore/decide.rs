@@ -3,9 +3,8 @@
 use super::claims::Claim;
 use super::job::{self, Answer};
 use super::observe::{Facts, Populate, Target, since};
-use super::source::{Asks, Source};
+use super::source::{self, Asks, Source};
 use crate::jobs::outcome::JobFact;
-use crate::protect::policy;
 use crate::world::keys::{ObjectKey, RepositoryKey};
 use crate::world::views::{JobState, JobView, RepositoryView};
 use holdfast_api::names;
@@ -367,12 +366,7 @@ fn is_allowed(facts: &Facts, resolved: &ResolvedRestore, view: &RepositoryView) 
     let of_cluster = matches!(view.key, RepositoryKey::ClusterRepository { .. });
     let hostname = resolved.identity.as_ref().map(|i| i.hostname.as_str());
     let namespace = ObjectKey::of(facts.view.as_ref()).namespace;
-    let hostname = hostname.unwrap_or_default();
-    let whose = match &facts.view.spec.source.identity {
-        // A person typed it.
-        Some(_) => policy::identity::namespace_of(view, hostname),
-        None => policy::identity::recorded_namespace_of(view, hostname),
-    };
+    let whose = source::whose(view, hostname.unwrap_or_default(), facts.recorded_name);
     may_restore(of_cluster, whose, &namespace)
 }
 

@@ -1,9 +1,9 @@
 //! How a restore ends: what was written is recorded, a filled volume is handed over, the end is told once.
 
-use super::act::{jobs_of, populates, remove, remove_all};
+use super::act::{populates, remove, remove_all};
 use super::claims::Claim;
 use super::decide::Written;
-use super::observe::{Facts, Target};
+use super::observe::{self, Facts, Target};
 use super::{copies, job, report};
 use crate::context::{Context, Error};
 use crate::jobs::outcome::JobFact;
@@ -203,7 +203,7 @@ pub async fn end(
     });
     if populates(facts) && !failed {
         // The claim that was filled goes with its Job: the volume is not its any more.
-        remove_all(ctx, &jobs_of(ctx, facts)).await?;
+        remove_all(ctx, &observe::jobs_of(ctx, &facts.view)).await?;
     } else if runs {
         // What has failed must not be tried again by its Job. If this fails, the next pass finds it left over.
         remove(ctx, facts).await?;

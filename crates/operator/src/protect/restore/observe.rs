@@ -11,6 +11,7 @@ use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{JobView, RepositoryView};
 use holdfast_api::Restore;
 use holdfast_api::restore::{ResolvedRestore, RestorePhase};
+use holdfast_core::identity::Named;
 use holdfast_core::restore::Reason;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Facts {
     pub source: Option<Source>,
     /// The repository, for the Job that comes next; only when one does.
     pub repository: Option<Result<Arc<RepositoryView>, Why>>,
+    /// Whether the operator itself recorded the name of the snapshot in that repository; asked when `repository` is.
+    pub recorded_name: bool,
     /// The Job of the stage it is in, if there is one.
     pub job: Option<JobFact>,
     /// Jobs of this Restore that run and should not: those of a spec that was edited since, or of a Restore that has
@@ -136,6 +139,7 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
         target: Target::Unread,
         source: None,
         repository: None,
+        recorded_name: false,
         job: None,
         leftovers: Vec::new(),
         keeps: None,
@@ -172,7 +176,15 @@ pub async fn facts(ctx: &Context, view: Arc<Restore>) -> Result<Facts, Error> {
                 .repository
                 .as_ref()
                 .and_then(|r| keys::resolve(r, &namespace));
-            facts.repository = Some(access(ctx, &facts.view, key.as_ref()).await?);
+            let found = access(ctx, &facts.view, key.as_ref()).await?;
+            if let (Ok(view), Some(identity)) = (&found, &resolved.identity) {
+                let named = Named {
+                    username: identity.username.clone(),
+                    hostname: identity.hostname.clone(),
+                };
+                facts.recorded_name = source::is_recorded(&ctx.world, &facts.view, view, &named);
+            }
+            facts.repository = Some(found);
         }
         Some(_) => {}
     }
@@ -233,21 +245,25 @@ fn goes_to(restore: &Restore) -> Vec<String> {
     filled.into_iter().chain([job::target(restore)]).collect()
 }
 
+/// Every Job that the Restore controls: a label alone makes none of them.
+pub(super) fn jobs_of(ctx: &Context, restore: &Restore) -> Vec<Arc<JobView>> {
+    let uid = restore.metadata.uid.as_deref().unwrap_or_default();
+    let mut jobs = ctx.world.jobs_of(uid);
+    jobs.retain(|job| job.is_of("Restore", &ObjectKey::of(restore), uid));
+    jobs
+}
+
 fn leftovers(ctx: &Context, facts: &Facts) -> Vec<Arc<JobView>> {
     let wanted = (!facts.has_ended()).then(|| job::current(&facts.view));
-    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
-    let mut all = ctx.world.jobs_of(uid);
+    let mut all = jobs_of(ctx, &facts.view);
     all.retain(|job| job::is_left_over(job, wanted.as_deref()));
     all
 }
 
 /// The Job of the stage, with its outcome read live.
 async fn current_job(ctx: &Context, facts: &Facts) -> Result<Option<JobFact>, Error> {
-    let uid = facts.view.metadata.uid.as_deref().unwrap_or_default();
     let wanted = job::current(&facts.view);
-    let Some(job) = ctx
-        .world
-        .jobs_of(uid)
+    let Some(job) = jobs_of(ctx, &facts.view)
         .into_iter()
         .find(|j| j.key().name == wanted)
     else {

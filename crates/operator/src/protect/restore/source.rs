@@ -3,13 +3,14 @@
 use super::access::Why;
 use crate::context::{Context, Error};
 use crate::protect::policy;
-use crate::world::ResolvedTo;
 use crate::world::keys::{self, ObjectKey, RepositoryKey};
 use crate::world::views::{RepositoryView, SnapshotView};
+use crate::world::{ResolvedTo, World};
 use holdfast_api::restore::{Resolution, ResolvedRestore};
 use holdfast_api::shared::{Identity, LocalRef};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{Restore, names};
+use holdfast_core::identity::Named;
 use holdfast_core::restore::{Reason, may_restore};
 use holdfast_protocol::restore::Wanted;
 use jiff::Timestamp;
@@ -117,36 +118,57 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
         let message = "spec.source needs exactly one of snapshotRef, fromPolicy, identity".to_owned();
         return Ok(Source::Ends((Reason::InvalidSpec, message)));
     };
-    let whose = if source.identity.is_some() {
-        policy::identity::namespace_of
-    } else {
-        policy::identity::recorded_namespace_of
+    let view = asks.repository.as_ref().and_then(|key| ctx.world.repository(key));
+    let view = match (&asks.repository, view) {
+        // Whose a host name is, is read with what the repository says: without that nothing is refused for good.
+        (Some(key @ RepositoryKey::ClusterRepository { .. }), None) => {
+            let message = format!("The {key} does not exist. Create it; the restore goes on then.");
+            return Ok(Source::Waits((Reason::RepositoryNotFound, message)));
+        }
+        (_, view) => view,
     };
-    let hostname = &asks.wanted.hostname;
-    Ok(
-        match foreign(ctx, asks.repository.as_ref(), hostname, &namespace, whose) {
-            Some(why) => Source::Ends(why),
-            None => Source::Asks(Box::new(asks)),
-        },
-    )
+    let named = Named {
+        username: asks.wanted.username.clone(),
+        hostname: asks.wanted.hostname.clone(),
+    };
+    let refused = view.and_then(|view| {
+        let recorded = is_recorded(&ctx.world, restore, &view, &named);
+        foreign(&view, &named.hostname, &namespace, recorded)
+    });
+    Ok(match refused {
+        Some(why) => Source::Ends(why),
+        None => Source::Asks(Box::new(asks)),
+    })
 }
 
-/// How the namespace is read from a host name: one that was typed, or one that we recorded.
-type Whose = for<'a> fn(&'a RepositoryView, &'a str) -> &'a str;
+/// Whether the operator itself recorded this name in that repository; else somebody typed it, on the Restore or, by its
+/// specs, on the policy.
+#[must_use]
+pub fn is_recorded(world: &World, restore: &Restore, view: &RepositoryView, named: &Named) -> bool {
+    let source = &restore.spec.source;
+    match (&source.snapshot_ref, &source.from_policy) {
+        (Some(_), _) => true,
+        (None, Some(policy)) => {
+            let key = ObjectKey::new(ObjectKey::of(restore).namespace, &policy.name);
+            policy::identity::is_borne(world, &key, view, named)
+        }
+        (None, None) => false,
+    }
+}
 
-fn foreign(
-    ctx: &Context,
-    repository: Option<&RepositoryKey>,
-    hostname: &str,
-    namespace: &str,
-    whose: Whose,
-) -> Option<Why> {
-    let of_cluster = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
-    let view = repository.and_then(|key| ctx.world.repository(key));
-    let whose = match &view {
-        Some(view) => whose(view, hostname),
-        None => hostname,
-    };
+/// The namespace that a host name names in a repository: one that we recorded there, or one that was typed.
+#[must_use]
+pub fn whose<'a>(view: &'a RepositoryView, hostname: &'a str, recorded: bool) -> &'a str {
+    if recorded {
+        policy::identity::recorded_namespace_of(view, hostname)
+    } else {
+        policy::identity::namespace_of(view, hostname)
+    }
+}
+
+fn foreign(view: &RepositoryView, hostname: &str, namespace: &str, recorded: bool) -> Option<Why> {
+    let of_cluster = matches!(view.key, RepositoryKey::ClusterRepository { .. });
+    let whose = whose(view, hostname, recorded);
     (!may_restore(of_cluster, whose, namespace)).then(|| {
         // A namespace has no dot: nobody can make a Restore there.
         let message = if whose.contains('.') {
@@ -188,10 +210,10 @@ async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Sour
         return Ok(Source::Waits((Reason::RepositoryNotFound, message)));
     };
     let identity = identity(&view);
-    if let Some(why) = identity.as_ref().and_then(|identity| {
-        let whose = policy::identity::recorded_namespace_of;
-        foreign(ctx, Some(&repository), &identity.hostname, &key.namespace, whose)
-    }) {
+    let there = ctx.world.repository(&repository);
+    if let (Some(identity), Some(there)) = (&identity, &there)
+        && let Some(why) = foreign(there, &identity.hostname, &key.namespace, true)
+    {
         return Ok(Source::Ends(why));
     }
     // How large it is is not kept from the watch.
@@ -208,10 +230,7 @@ async fn snapshot(ctx: &Context, key: &ObjectKey, now: Timestamp) -> Result<Sour
         unique_id: status
             .and_then(|s| s.resolved.as_ref())
             .and_then(|r| r.unique_id.clone())
-            .or_else(|| {
-                let view = ctx.world.repository(&repository)?;
-                view.unique_id().map(str::to_owned)
-            }),
+            .or_else(|| there?.unique_id().map(str::to_owned)),
         identity,
         start_time: status.and_then(|s| s.timing.as_ref()).and_then(|t| t.start_time),
         size_bytes: whole.and_then(|s| s.status?.stats).map(|stats| stats.size_bytes),

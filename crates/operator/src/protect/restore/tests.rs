@@ -88,6 +88,7 @@ fn facts(spec: Value, status: Value) -> Facts {
         target: Target::Existing(Some(claim("c", "cu", Some("pv")))),
         source: Some(asks()),
         repository: Some(Ok(repository("id"))),
+        recorded_name: true,
         job: None,
         leftovers: Vec::new(),
         keeps: None,

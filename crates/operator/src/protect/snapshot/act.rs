@@ -283,6 +283,10 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
     let recorded = view.phase() == Some(SnapshotPhase::Running)
         && view.status.as_ref().and_then(|s| s.resolved.as_ref()) == Some(&pin);
     if !recorded {
+        // Begun before, of another repository: what was copied of that one goes.
+        if view.phase() == Some(SnapshotPhase::Running) {
+            copies::withdraw(ctx, view).await?;
+        }
         write_status(ctx, view, |status| {
             status.phase = Some(SnapshotPhase::Running);
             status.job = Some(JobStatus { name: name.clone() });
@@ -408,13 +412,22 @@ async fn start(ctx: &Context, view: &SnapshotView, run: &Possible, now: Timestam
             }
             return Ok(Next::Settled);
         }
-        Ok(Created::Exists) => (
-            "JobNameTaken",
-            format!(
-                "Job {}/{} exists and is not of this Snapshot; the run starts when it is gone.",
-                mover.namespace, mover.name
+        Ok(Created::Exists) => match copies::own_job(ctx, view).await? {
+            // Its own, which the watch has not shown yet.
+            Some(owner) => {
+                if let Some(copy) = &copy {
+                    projection::ensure(ctx, copy, &owner).await?;
+                }
+                return Ok(Next::After(Duration::from_secs(2)));
+            }
+            None => (
+                "JobNameTaken",
+                format!(
+                    "Job {}/{} exists and is not of this Snapshot; the run starts when it is gone.",
+                    mover.namespace, mover.name
+                ),
             ),
-        ),
+        },
         Ok(Created::NoPlace) => (
             "NoPlaceToRun",
             format!("Namespace {} takes no new Jobs.", mover.namespace),
@@ -450,7 +463,15 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
     let list = view.status.as_ref().map(|s| s.conditions.as_slice());
     let was_held_back = conditions::get(list.unwrap_or_default(), conditions::READY)
         .is_some_and(|c| c.reason == writers::HELD_BACK);
-    if job.job.is_suspended_for_batch() {
+    let is_suspended = job.job.is_suspended_for_batch();
+    if !is_suspended {
+        writers::let_go(ctx, &job.job).await?;
+    }
+    if copies::follow(ctx, view, &job.job, now).await? {
+        // Its own event brings it back.
+        return Ok(Next::After(Duration::from_secs(5)));
+    }
+    if is_suspended {
         let repository = view.pin().map(|key| key.to_string()).unwrap_or_default();
         let message = format!(
             "A delete Job needs {repository} to itself, so Job {}, which had not started, is suspended. It goes on when that has ended, ahead of the next one.",
@@ -462,11 +483,6 @@ async fn running(ctx: &Context, view: &SnapshotView, job: &JobFact, now: Timesta
         })
         .await?;
         return Ok(Next::After(Duration::from_secs(20)));
-    }
-    writers::let_go(ctx, &job.job).await?;
-    if copies::follow(ctx, view, &job.job, now).await? {
-        // Its own event brings it back.
-        return Ok(Next::After(Duration::from_secs(5)));
     }
     let message = match &job.read {
         Read::Unreadable(why) | Read::Silent(why) => format!("Job {} runs; {why}.", job.job.key()),

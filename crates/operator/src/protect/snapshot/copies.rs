@@ -7,6 +7,7 @@ use crate::jobs::projection::{self, Followed, Hold, User};
 use crate::world::views::{JobView, SnapshotView};
 use holdfast_api::conditions;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 /// The Snapshot as the user of its repository's credentials: what it is pinned to, and what its policy asks now.
 fn user<'a>(ctx: &Context, view: &'a SnapshotView) -> User<'a> {
@@ -19,6 +20,7 @@ fn user<'a>(ctx: &Context, view: &'a SnapshotView) -> User<'a> {
         kind: "Snapshot",
         key: view.key(),
         uid: view.uid(),
+        job: job_name(&view.key().name),
         repository: view.pin(),
         unique_id: resolved.and_then(|r| r.unique_id.as_deref()),
         asked: asked.is_some_and(|projection| projection.enabled),
@@ -51,6 +53,14 @@ pub async fn follow(
                 job.key()
             ),
         ),
+        Followed::Stays(why) => (
+            false,
+            "CredentialProjectionNotAllowed",
+            format!(
+                "{why} Without that right the copy of the credentials cannot be removed: it goes with Job {}.",
+                job.key()
+            ),
+        ),
     };
     let kind = conditions::CREDENTIALS_AVAILABLE;
     let list = view.status.as_ref().map(|s| s.conditions.as_slice());
@@ -72,8 +82,16 @@ pub async fn follow(
 /// # Errors
 /// [`Error`].
 pub async fn withdraw(ctx: &Context, view: &SnapshotView) -> Result<(), Error> {
-    let job = job_name(&view.key().name);
-    projection::withdraw(ctx, &job, &user(ctx, view)).await.map(drop)
+    let user = user(ctx, view);
+    projection::withdraw(ctx, &user.job, &user).await.map(drop)
+}
+
+/// The Job that stands under the run's name, as the owner of its copy, if it is the Snapshot's.
+///
+/// # Errors
+/// [`Error`].
+pub async fn own_job(ctx: &Context, view: &SnapshotView) -> Result<Option<OwnerReference>, Error> {
+    projection::own_job(ctx, &user(ctx, view)).await
 }
 
 /// There is no copy of the credentials, so there is no Job: why.

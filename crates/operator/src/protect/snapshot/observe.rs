@@ -3,7 +3,7 @@
 use crate::context::{Context, Error};
 use crate::jobs::create::{SecretFact, claim_exists, secret};
 use crate::jobs::needs::{self, Needs, Unmet};
-use crate::jobs::outcome::{JobFact, job_fact};
+use crate::jobs::outcome::{JobFact, backup_fact};
 use crate::jobs::privileged;
 use crate::jobs::projection::{self, Consent};
 use crate::protect::policy;
@@ -119,7 +119,7 @@ pub async fn facts(ctx: &Context, view: Arc<SnapshotView>) -> Result<Facts, Erro
         | None => false,
     };
     let job = if runs {
-        job_fact(ctx, view.uid(), names::OP_BACKUP).await?
+        backup_fact(ctx, &view).await?
     } else {
         None
     };

@@ -43,7 +43,14 @@ pub async fn record(
 ) -> Result<(), Error> {
     super::vanished::report(ctx, view, read, now).await?;
     // Before the result is recorded: after that nobody looks at this Job again.
-    copies::withdraw(ctx, view).await?;
+    match copies::withdraw(ctx, view).await {
+        Ok(()) => {}
+        Err(Error::NotLeader) => return Err(Error::NotLeader),
+        // A result that is not recorded is lost with its pod; a copy goes with its Job at the latest.
+        Err(error) => {
+            tracing::warn!(snapshot = %view.key(), "the copy of the credentials stays until its owner goes: {error}");
+        }
+    }
     let generation = view.metadata.generation;
     let outcome = judge(view.uid(), job.state(), read);
     let created = view.metadata.creation_timestamp.as_ref().map(|t| t.0);

@@ -383,7 +383,14 @@ async fn look_after_movers(
                 .find(|j| j.is_terminal() && j.spec.ttl_seconds_after_finished.is_none());
             if let Some(job) = unread {
                 let read = outcome::read(&ctx.client, &job).await?;
-                result::record(ctx, view, &job, &read, now).await?;
+                match result::record(ctx, view, &job, &read, now).await {
+                    Ok(()) => {}
+                    Err(Error::NotLeader) => return Err(Error::NotLeader),
+                    // It waits by itself: what one Snapshot's result meets holds up nobody else's deletion.
+                    Err(error) => {
+                        tracing::warn!(snapshot = %view.key(), "the result of its run could not be recorded: {error}");
+                    }
+                }
                 touched.insert(decision.uid.clone());
             }
         }

@@ -380,7 +380,7 @@ impl Gather<'_> {
     }
 
     fn mover(&self, view: &SnapshotView) -> OwnMover {
-        let mut jobs = self.world.jobs_of(view.uid());
+        let mut jobs = self.world.jobs_of_snapshot(view);
         let missing = missing_job(self.world, view);
         if let Some(found) = missing.as_ref().and_then(|j| self.proven.present_jobs.get(j)) {
             jobs.push(Arc::clone(found));

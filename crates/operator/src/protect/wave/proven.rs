@@ -116,7 +116,7 @@ pub async fn prove(ctx: &Context, pending: &[Pending]) -> Result<Proven, Error> 
 /// The backup Job that a Snapshot without an id names and the world does not have.
 pub fn missing_job(world: &World, snapshot: &SnapshotView) -> Option<ObjectKey> {
     let named = snapshot.status.as_ref()?.job.as_ref()?;
-    if snapshot.snapshot_id().is_some() || !world.jobs_of(snapshot.uid()).is_empty() {
+    if snapshot.snapshot_id().is_some() || !world.jobs_of_snapshot(snapshot).is_empty() {
         return None;
     }
     Some(ObjectKey::new(snapshot.key().namespace, &named.name))
@@ -146,7 +146,7 @@ async fn definition(ctx: &Context) -> Result<Option<bool>, Error> {
 /// Backup Jobs of a Snapshot, those that only a live look found included.
 #[must_use]
 pub fn own_jobs(ctx: &Context, proven: &Proven, view: &SnapshotView) -> Vec<Arc<JobView>> {
-    let mut jobs = ctx.world.jobs_of(view.uid());
+    let mut jobs = ctx.world.jobs_of_snapshot(view);
     if let Some(found) = missing_job(&ctx.world, view).and_then(|j| proven.present_jobs.get(&j)) {
         jobs.push(Arc::clone(found));
     }

@@ -376,7 +376,7 @@ pub fn held_back(ctx: &Context, key: &LaneKey) -> Vec<Arc<SnapshotView>> {
     runs.retain(|view| {
         let list = view.status.as_ref().map(|s| s.conditions.as_slice());
         let said = conditions::get(list.unwrap_or_default(), conditions::READY);
-        said.is_some_and(|c| c.reason == HELD_BACK) && ctx.world.jobs_of(view.uid()).is_empty()
+        said.is_some_and(|c| c.reason == HELD_BACK) && ctx.world.jobs_of_snapshot(view).is_empty()
     });
     runs
 }
