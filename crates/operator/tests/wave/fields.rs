@@ -135,13 +135,12 @@ impl Story {
 
 /// Sets what `with` says, by the rules of a merge patch without removals.
 pub fn merge(into: &mut Value, with: &Value) {
-    match with {
-        Value::Object(fields) if into.is_object() => {
-            for (field, value) in fields {
-                merge(&mut into[field], value);
-            }
-        }
-        _ => *into = with.clone(),
+    let Some(fields) = with.as_object().filter(|_| into.is_object()) else {
+        *into = with.clone();
+        return;
+    };
+    for (field, value) in fields {
+        merge(&mut into[field], value);
     }
 }
 
