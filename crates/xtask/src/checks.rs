@@ -2,17 +2,21 @@
 
 mod cases;
 mod examples;
+mod fields;
 mod links;
 mod purity;
 mod quota_cases;
+mod shown;
 
 use std::process::Command;
 
 pub use self::cases::every_case_has_a_test;
 pub use self::examples::examples_are_accepted;
+pub use self::fields::every_field_has_a_test;
 pub use self::links::links_lead_somewhere;
 pub use self::purity::{api_has_no_client, core_is_pure};
 pub use self::quota_cases::every_quota_case_has_a_test;
+pub use self::shown::manifests_are_shown;
 
 /// The cargo that started this program.
 pub fn cargo() -> Command {
@@ -32,5 +36,7 @@ mod tests {
         links_lead_somewhere(&workspace).expect("links");
         every_case_has_a_test(&workspace).expect("cases");
         every_quota_case_has_a_test(&workspace).expect("quota cases");
+        every_field_has_a_test(&workspace).expect("fields");
+        manifests_are_shown(&workspace).expect("manifests");
     }
 }

@@ -7,7 +7,7 @@ mod account;
 mod crds;
 mod fields;
 mod maintenance;
-mod manifests;
+pub mod manifests;
 pub mod monitoring;
 mod reasons;
 mod restore;

@@ -83,7 +83,7 @@ mod tests {
         for name in [
             "bench", "cluster", "demo", "deploy", "generate", "mutants", "test",
         ] {
-            let asked = Cli::try_parse_from(["xtask", name, "--help"]).unwrap_err();
+            let asked = Cli::try_parse_from(["xtask", name, "--help"]).expect_err("help");
             assert_eq!(asked.kind(), clap::error::ErrorKind::DisplayHelp, "{name}");
         }
     }

@@ -148,3 +148,21 @@ async fn a_sliding_window_counts_what_was_fired_and_a_new_process_reads_it_back(
     story.pass().await;
     assert!(story.job().is_none(), "a hold latches");
 }
+
+#[tokio::test]
+async fn a_sliding_window_is_as_long_as_it_says() {
+    for (duration, goes) in [("24h", false), ("1s", true)] {
+        let story = Story::new(100);
+        story.server.edit(&repository_path(), |r| {
+            r["spec"]["deletionProtection"]["slidingWindow"] =
+                json!({ "duration": duration, "threshold": 2 });
+        });
+        story.snapshot("s0", json!({}));
+        story.drain().await;
+        tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+        story.snapshot("s1", json!({}));
+        story.pass().await;
+        story.pass().await;
+        assert_eq!(story.job().is_some(), goes, "{duration}");
+    }
+}

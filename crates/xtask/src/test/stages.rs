@@ -91,6 +91,8 @@ fn source(context: &Context) -> Result<Outcome> {
         "quota cases",
         checks::every_quota_case_has_a_test(&context.workspace),
     );
+    outcome.check("fields", checks::every_field_has_a_test(&context.workspace));
+    outcome.check("manifests", checks::manifests_are_shown(&context.workspace));
     Ok(outcome)
 }
 

@@ -444,3 +444,43 @@ fn a_first_connection_that_takes_minutes_is_waited_for_and_never_declared_dead()
         "{step:?}"
     );
 }
+
+#[test]
+fn a_threshold_of_probes_that_is_set_counts() {
+    for (threshold, reason) in [(3, Reason::BootstrapJobFailed), (5, Reason::Connected)] {
+        let failing = with_failures(connected(json!({ "failureThreshold": threshold })), 3);
+        assert_eq!(settles(&decide(&failing, now())), Some(reason), "{threshold}");
+    }
+}
+
+#[test]
+fn the_secrets_of_a_cluster_repository_are_where_its_movers_run_or_that_is_said() {
+    let of = |password: &str, keys: &str| {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "kopiur.home-operations.com/v1alpha1", "kind": "ClusterRepository",
+            "metadata": { "name": "r", "uid": "u", "generation": 1 },
+            "spec": {
+                "engine": "Restic",
+                "allowedNamespaces": { "all": true },
+                "backend": { "s3": {
+                    "bucket": "b", "auth": { "secretRef": { "name": "keys", "namespace": keys } },
+                } },
+                "encryption": { "passwordSecretRef": { "name": "pw", "namespace": password } },
+                "create": { "enabled": true },
+            },
+        }));
+        let mut f = facts(json!({}), json!({}));
+        f.view = Arc::new(RepositoryView::cluster(object.unwrap()));
+        decide(&f, now())
+    };
+    assert!(matches!(of("a", "a"), Step::Connect { create: true }));
+    for (step, field) in [
+        (of("b", "a"), "spec.encryption.passwordSecretRef.namespace is b"),
+        (of("a", "b"), "spec.backend.s3.auth.secretRef.namespace is b"),
+    ] {
+        let Step::Settle(Reason::InvalidSpec, message, _) = step else {
+            panic!("{step:?}")
+        };
+        assert!(message.starts_with(field), "{message}");
+    }
+}

@@ -411,7 +411,7 @@ fn observe(path: &str, object: &Value) -> Option<Observed> {
             parts[parts.len() - 1].to_owned(),
             NamespaceView {
                 terminating: !object["metadata"]["deletionTimestamp"].is_null(),
-                labels: BTreeMap::new(),
+                labels: serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default(),
             },
         ),
         _ => return None,
