@@ -68,3 +68,23 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// What clap only asserts when a command is used is asserted of every command.
+    #[test]
+    fn every_command_can_be_parsed_and_has_help() {
+        let mut command = Cli::command();
+        command.build();
+        command.clone().debug_assert();
+        for name in [
+            "bench", "cluster", "demo", "deploy", "generate", "mutants", "test",
+        ] {
+            let asked = Cli::try_parse_from(["xtask", name, "--help"]).unwrap_err();
+            assert_eq!(asked.kind(), clap::error::ErrorKind::DisplayHelp, "{name}");
+        }
+    }
+}

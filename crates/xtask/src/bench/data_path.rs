@@ -31,6 +31,8 @@ pub struct Limits {
 
 /// What is measured with.
 #[derive(Clone, Debug, clap::Args)]
+// The command's own arguments are a group of this name already.
+#[group(id = "data-path")]
 pub struct Args {
     /// For `data-path`: a running cluster of this checkout instead of one of its own.
     #[arg(long)]
