@@ -279,11 +279,17 @@ fn end_to_end_on_kopia(context: &Context) -> Result<Outcome> {
     }
     let tests = [
         "--test=backs_up",
+        "--test=caps_delete_jobs",
         "--test=keeps_in_a_bucket",
         "--test=loses_no_deletion",
+        "--test=maintains",
+        "--test=privileged_movers",
         "--test=protects",
         "--test=restores",
+        "--test=runs_on_schedule",
+        "--test=survives_kill",
         "--test=waits_and_recovers",
+        "--test=what_a_person_does",
     ];
     scenarios(NAME, context, &tests, "Kopia")
 }
