@@ -25,6 +25,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not .Values.image.mover }}
 {{- fail "image.mover is required: give the full reference of the mover image, for example registry.example/holdfast-mover:0.1.0" }}
 {{- end }}
+{{- if and .Values.features.credentialProjection.enabled (not .Values.admissionPolicies.enabled) }}
+{{- fail "features.credentialProjection.enabled gives the operator the right to write Secrets in every namespace, which an admission policy bounds to copies of credentials: set admissionPolicies.enabled: true, or leave the feature off" }}
+{{- end }}
 {{- with .Values.leaderElection }}
 {{- if ge (int .renewDeadlineSeconds) (int .leaseDurationSeconds) }}
 {{- fail "leaderElection.renewDeadlineSeconds must be less than leaderElection.leaseDurationSeconds: otherwise two leaders could write at once" }}

@@ -137,6 +137,8 @@ pub const DELETE_REPO_LABEL: &str = "kopiur.home-operations.com/delete-repo";
 pub const OWNER_UID_LABEL: &str = "kopiur.home-operations.com/owner-uid";
 /// Label on a copy of a Secret: what it lives as long as (`cr`: one Job of one object).
 pub const CREDS_SCOPE_LABEL: &str = "kopiur.home-operations.com/creds-scope";
+/// Value of [`CREDS_SCOPE_LABEL`].
+pub const CREDS_SCOPE: &str = "cr";
 /// Label on a copy of a Secret: UID of the ClusterRepository whose Secrets it is of.
 pub const CLUSTER_REPOSITORY_UID_LABEL: &str = "kopiur.home-operations.com/cluster-repository-uid";
 /// Annotation on a copy of a Secret: what it was copied from (`<namespace>/<name>`, separated by commas).

@@ -70,6 +70,10 @@ pub fn repository(spec: &RepositorySpec) -> Vec<Refusal> {
     if spec.encryption.password_secret_ref.namespace.is_some() {
         no.say("spec.encryption.passwordSecretRef.namespace is only for a ClusterRepository: the Secret of a Repository is in its own namespace");
     }
+    // In a ClusterRepository it also says which host names are a namespace's.
+    if spec.identity_defaults.as_ref().is_some_and(names_no_cluster) {
+        no.say("spec.identityDefaults.cluster has no effect: spec.identityDefaults.hostnameExpr says the host name, and neither expression names cluster. Remove it, or name cluster in an expression");
+    }
     no.0
 }
 
@@ -253,6 +257,19 @@ fn repository_into(no: &mut Refusals, spec: &RepositorySpec) {
     ] {
         no.not_yet(table, &format!("spec.{field}"), value.as_ref());
     }
+}
+
+/// The host name is said by an expression, and what cluster says is in none.
+fn names_no_cluster(defaults: &IdentityDefaults) -> bool {
+    let IdentityDefaults {
+        hostname_expr,
+        username_expr,
+        cluster,
+    } = defaults;
+    let mut expressions = [hostname_expr, username_expr].into_iter().flatten();
+    cluster.is_some()
+        && hostname_expr.is_some()
+        && !expressions.any(|text| identity::expression::names(text, "cluster"))
 }
 
 fn identity_defaults_into(no: &mut Refusals, defaults: &IdentityDefaults) {
@@ -1187,8 +1204,39 @@ mod tests {
                 .map(|refusal| refusal.0)
                 .collect()
         };
-        let good = json!({ "usernameExpr": "namespace + '-' + policyName", "hostnameExpr": "namespace", "cluster": "lab" });
+        let good = json!({ "usernameExpr": "namespace + '-' + policyName", "hostnameExpr": "namespace" });
         assert_eq!(repository(good), Vec::<String>::new());
+        // Where it does nothing it is refused: a host name is said by an expression, and none names it.
+        for (username, hostname, does) in [
+            (None, None, true),
+            (Some("policyName"), None, true),
+            (None, Some("namespace + '.' + cluster"), true),
+            (Some("policyName + cluster"), Some("namespace"), true),
+            (None, Some("namespace"), false),
+            (Some("labels.cluster"), Some("'cluster'"), false),
+        ] {
+            let defaults = json!({ "usernameExpr": username, "hostnameExpr": hostname, "cluster": "lab" });
+            let said = repository(defaults.clone());
+            let refused = said
+                .iter()
+                .any(|no| no.starts_with("spec.identityDefaults.cluster has no effect"));
+            assert_eq!(
+                (said.len(), refused),
+                if does { (0, false) } else { (1, true) },
+                "{said:?}"
+            );
+            let cluster: ClusterRepositorySpec = serde_json::from_value(json!({
+                "backend": { "filesystem": { "volume": { "pvc": { "name": "c" } } } },
+                "encryption": { "passwordSecretRef": { "name": "s", "namespace": "n" } },
+                "identityDefaults": defaults, "allowedNamespaces": { "list": ["a"] },
+            }))
+            .expect("decodes");
+            assert_eq!(
+                super::cluster_repository(&cluster),
+                [],
+                "there it says which host names are a namespace's"
+            );
+        }
         assert_eq!(
             repository(json!({ "cluster": "Lab.one" })),
             [crate::crd::rules::CLUSTER]

@@ -283,3 +283,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_an_expression_names_is_read_and_not_searched_for() {
+    let names = |text: &str| expression::names(text, "cluster");
+    assert!(names("cluster") && names("has(labels.a) ? labels.a : namespace + cluster"));
+    for text in [
+        "'cluster'",
+        "labels.cluster",
+        "namespace // cluster",
+        "cluster +",
+        "labels['cluster']",
+    ] {
+        assert!(!names(text), "{text}");
+    }
+}

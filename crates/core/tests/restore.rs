@@ -1,7 +1,8 @@
 //! Which snapshot a restore is of, and what happens when there is none.
 
 use holdfast_core::restore::{
-    Candidate, Choice, Means, Missing, OnMissing, Reason, Wanted, choose, may_restore, missing, room_for,
+    Candidate, Choice, Means, Missing, OnMissing, Reason, Wanted, Whose, choose, may_restore, missing,
+    other_names, room_for,
 };
 use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
@@ -125,6 +126,46 @@ prop_compose! {
     }
 }
 
+#[test]
+fn another_name_of_the_same_path_is_told_only_of_this_namespace_and_where_the_asked_one_has_none() {
+    let of = |username: &str, hostname: &str, path: &str, cluster: Option<&str>| Candidate {
+        username: username.into(),
+        hostname: hostname.into(),
+        ..candidate("i", path, 1, cluster)
+    };
+    let own = Whose {
+        namespace: None,
+        cluster: None,
+    };
+    let shared = |cluster: Option<&str>| Whose {
+        namespace: Some("n".into()),
+        cluster: cluster.map(str::to_owned),
+    };
+    let told = |all: &[Candidate], whose: &Whose| -> Vec<String> {
+        other_names(all, &wanted(0, None), whose).into_iter().collect()
+    };
+    let all = [
+        of("q", "n", "/pvc/a", Some("here")),
+        of("q", "n", "/pvc/a", Some("there")),
+        of("p", "n.lab", "/pvc/a", Some("here")),
+        of("r", "n.lab", "/pvc/a", Some("there")),
+        of("p", "m", "/pvc/a", Some("here")),
+        of("p", "m", "/pvc/b", Some("here")),
+        of("p", "n", "/pvc/b", Some("here")),
+    ];
+    assert_eq!(told(&all, &own), ["p@m", "p@n.lab", "q@n", "r@n.lab"]);
+    assert_eq!(told(&all, &shared(None)), ["p@n.lab", "q@n"]);
+    assert_eq!(told(&all, &shared(Some("lab"))), ["p@n.lab", "q@n", "r@n.lab"]);
+    let mut with_its_own = all.to_vec();
+    with_its_own.push(candidate("i", "/pvc/a", 0, Some("there")));
+    assert!(told(&with_its_own, &own).is_empty(), "the name has snapshots");
+    let any_path = Wanted {
+        path: None,
+        ..wanted(0, None)
+    };
+    assert!(other_names(&all, &any_path, &own).is_empty());
+}
+
 proptest! {
     #[test]
     fn what_is_chosen_fits_and_exactly_offset_others_are_newer(
@@ -176,8 +217,13 @@ proptest! {
 
     #[test]
     fn nothing_is_given_up_before_its_time(since in 0i64..100, wait in 0i64..100, now in 0i64..300) {
-        for (on, end) in [(OnMissing::Fail, Missing::Fail), (OnMissing::Continue, Missing::Continue)] {
-            let decided = missing(on, at(since), SignedDuration::from_secs(wait), at(now));
+        for (on, others, end) in [
+            (OnMissing::Fail, false, Missing::Fail),
+            (OnMissing::Fail, true, Missing::Fail),
+            (OnMissing::Continue, false, Missing::Continue),
+            (OnMissing::Continue, true, Missing::OtherIdentity),
+        ] {
+            let decided = missing(on, at(since), SignedDuration::from_secs(wait), at(now), others);
             if now < since + wait {
                 prop_assert_eq!(decided, Missing::LookAgain(at(since + wait)));
             } else {

@@ -12,13 +12,14 @@ use crate::places::Places;
 use crate::plan::Ids;
 use crate::post::Poster;
 use crate::run::{Failed, failure, say};
-use holdfast_core::restore::{Candidate, Choice, choose};
+use holdfast_core::restore::{Candidate, Choice, Whose, choose, other_names};
 use holdfast_engine::{
     Existing as There, Listing, Meter, Repository, RestoreOptions, Restored, SnapshotInfo, Unset, What,
 };
 use holdfast_protocol::outcome::{FailureClass, OperationResult};
 use holdfast_protocol::restore::{
-    EXAMPLES_LIMIT, Existing, Found, NotSet, Progress, Refused, RestoreAnswer, RestoreItem, Wanted, example,
+    EXAMPLE_LENGTH, EXAMPLES_LIMIT, Existing, Found, NAMES_LIMIT, NotSet, Progress, Refused, RestoreAnswer,
+    RestoreItem, Wanted, example,
 };
 use holdfast_protocol::work::{ResultsEndpoint, Source};
 use std::ffi::OsString;
@@ -53,24 +54,26 @@ pub(crate) fn resolve(
 }
 
 fn resolve_in(listing: &Listing, cluster: &str, wanted: &Wanted) -> Result<OperationResult, Failed> {
-    let answer = |found: Option<&SnapshotInfo>, of_identity: usize, paths: Vec<String>| {
-        let found = found.map(|info| Found {
-            snapshot_id: info.id.clone(),
-            source: source_of(info),
-            start_time: info.start,
-            size_bytes: info.sizes.map(|s| s.size_bytes),
-            other_cluster: info.cluster.clone().filter(|c| c != cluster),
-        });
-        match &found {
-            Some(found) => say(&format!("it is snapshot {}", found.snapshot_id)),
-            None => say("there is no such snapshot"),
-        }
-        OperationResult::Restore(RestoreAnswer::Resolved {
-            found,
-            of_identity: of_identity as u64,
-            paths,
-        })
-    };
+    let answer =
+        |found: Option<&SnapshotInfo>, of_identity: usize, paths: Vec<String>, others: Vec<String>| {
+            let found = found.map(|info| Found {
+                snapshot_id: info.id.clone(),
+                source: source_of(info),
+                start_time: info.start,
+                size_bytes: info.sizes.map(|s| s.size_bytes),
+                other_cluster: info.cluster.clone().filter(|c| c != cluster),
+            });
+            match &found {
+                Some(found) => say(&format!("it is snapshot {}", found.snapshot_id)),
+                None => say("there is no such snapshot"),
+            }
+            OperationResult::Restore(RestoreAnswer::Resolved {
+                found,
+                of_identity: of_identity as u64,
+                paths,
+                others,
+            })
+        };
     let of_identity = |info: &&SnapshotInfo| {
         info.source.username == wanted.username
             && info.source.hostname == wanted.hostname
@@ -82,11 +85,15 @@ fn resolve_in(listing: &Listing, cluster: &str, wanted: &Wanted) -> Result<Opera
         if found.is_none() {
             all_readable(listing)?;
         }
-        return Ok(answer(found, all.len(), Vec::new()));
+        return Ok(answer(found, all.len(), Vec::new(), Vec::new()));
     }
     // The one that is wanted may be among those.
     all_readable(listing)?;
     let candidates: Vec<Candidate> = listing.snapshots.iter().map(candidate).collect();
+    let whose = wanted.others.as_ref().map(|others| Whose {
+        namespace: others.namespace.clone(),
+        cluster: others.cluster.clone(),
+    });
     let wanted = holdfast_core::restore::Wanted {
         username: wanted.username.clone(),
         hostname: wanted.hostname.clone(),
@@ -96,11 +103,16 @@ fn resolve_in(listing: &Listing, cluster: &str, wanted: &Wanted) -> Result<Opera
         cluster: cluster.to_owned(),
     };
     Ok(match choose(&candidates, &wanted) {
-        Choice::Found(found) => answer(listing.find(&found.id), 1, Vec::new()),
-        Choice::Nothing { of_identity } => answer(None, of_identity, Vec::new()),
+        Choice::Found(found) => answer(listing.find(&found.id), 1, Vec::new(), Vec::new()),
+        Choice::Nothing { of_identity } => {
+            let names = whose.map(|whose| other_names(&candidates, &wanted, &whose));
+            let cut = |name: String| name.chars().take(EXAMPLE_LENGTH).collect();
+            let names = names.into_iter().flatten().take(NAMES_LIMIT).map(cut);
+            answer(None, of_identity, Vec::new(), names.collect())
+        }
         Choice::Ambiguous(paths) => {
             let count = paths.len();
-            answer(None, count, paths.into_iter().take(PATHS).collect())
+            answer(None, count, paths.into_iter().take(PATHS).collect(), Vec::new())
         }
     })
 }
@@ -376,6 +388,7 @@ mod tests {
     use super::*;
     use holdfast_engine::SourceIdentity;
     use holdfast_protocol::restore::How;
+    use holdfast_protocol::restore::Others;
     use jiff::Timestamp;
     use std::collections::BTreeMap;
 
@@ -447,6 +460,41 @@ mod tests {
     }
 
     #[test]
+    fn other_names_of_the_path_are_told_when_they_are_asked_for() {
+        let listing = Listing {
+            snapshots: vec![info("a", "/a", 1), info("b", "/b", 2)],
+            unreadable: Vec::new(),
+        };
+        let told = |username: &str, others: Option<Others>| {
+            let wanted = Wanted {
+                username: username.to_owned(),
+                hostname: "n".to_owned(),
+                path: Some("/a".to_owned()),
+                snapshot_id: None,
+                offset: 0,
+                as_of: None,
+                others,
+            };
+            match resolve_in(&listing, "c", &wanted) {
+                Ok(OperationResult::Restore(RestoreAnswer::Resolved { others, .. })) => others,
+                Ok(other) => panic!("{other:?}"),
+                Err(failed) => panic!("{:?}", failed.failure),
+            }
+        };
+        let of = |namespace: Option<&str>| {
+            Some(Others {
+                namespace: namespace.map(str::to_owned),
+                cluster: None,
+            })
+        };
+        assert_eq!(told("new", of(None)), ["p@n"]);
+        assert_eq!(told("new", of(Some("n"))), ["p@n"]);
+        assert!(told("new", of(Some("m"))).is_empty(), "another namespace's");
+        assert!(told("new", None).is_empty(), "nobody asks");
+        assert!(told("p", of(None)).is_empty(), "the name has snapshots");
+    }
+
+    #[test]
     fn a_record_that_cannot_be_read_is_no_absent_snapshot() {
         let mut listing = Listing {
             snapshots: vec![info("a", "/a", 1)],
@@ -459,6 +507,7 @@ mod tests {
             snapshot_id: id.map(str::to_owned),
             offset: 0,
             as_of: None,
+            others: None,
         };
         let found = |listing: &Listing, id: Option<&str>| match resolve_in(listing, "c", &wanted(id)) {
             Ok(OperationResult::Restore(RestoreAnswer::Resolved { found, .. })) => {

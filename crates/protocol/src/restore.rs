@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Most examples of what could not be set that an answer carries, so that it stays within [`crate::MESSAGE_LIMIT`].
 pub const EXAMPLES_LIMIT: usize = 10;
 
+/// Most names that an answer carries.
+pub const NAMES_LIMIT: usize = 4;
+
 /// Most characters of one example.
 pub const EXAMPLE_LENGTH: usize = 120;
 
@@ -33,6 +36,21 @@ pub struct Wanted {
     /// Only what was begun at this time or before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
+    /// Whose snapshots of the path are told of by name where the identity has none; absent: nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
+}
+
+/// Whose snapshots are told of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Others {
+    /// This namespace's; absent: all, the repository is of one namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `spec.identityDefaults.cluster` of the repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
 }
 
 /// One snapshot to restore.
@@ -96,6 +114,10 @@ pub enum RestoreAnswer {
         /// Paths, when there is more than one and none was named; at most ten.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         paths: Vec<String>,
+        /// Names (`user@host`) that have snapshots of the path while the identity has none; at most
+        /// [`NAMES_LIMIT`], each cut to [`EXAMPLE_LENGTH`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<String>,
     },
     /// Everything of the snapshot is in the target.
     Restored {
@@ -238,6 +260,24 @@ mod tests {
             unique_id: Some("u".repeat(64)),
             error: None,
             result: OperationResult::Restore(answer),
+        };
+        let text = outcome.encode();
+        assert!(text.len() <= crate::MESSAGE_LIMIT, "{}", text.len());
+        assert_eq!(Outcome::decode(&text).expect("decodes"), outcome);
+    }
+
+    #[test]
+    fn the_most_names_fit_a_termination_message() {
+        let outcome = Outcome {
+            version: crate::VERSION,
+            unique_id: Some("u".repeat(64)),
+            error: None,
+            result: OperationResult::Restore(RestoreAnswer::Resolved {
+                found: None,
+                of_identity: 0,
+                paths: Vec::new(),
+                others: vec!["\u{1}".repeat(EXAMPLE_LENGTH); NAMES_LIMIT],
+            }),
         };
         let text = outcome.encode();
         assert!(text.len() <= crate::MESSAGE_LIMIT, "{}", text.len());

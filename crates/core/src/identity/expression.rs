@@ -32,6 +32,13 @@ pub fn check(text: &str) -> Result<(), String> {
     guarded(|| read(text, &Arc::new(Env::stdlib())).map(drop))
 }
 
+/// Whether the expression names this variable; one that cannot be read names none.
+#[must_use]
+pub fn names(text: &str, variable: &str) -> bool {
+    let read = guarded(|| read(text, &Arc::new(Env::stdlib())));
+    read.is_ok_and(|program| program.references().variables().contains(&variable))
+}
+
 /// What the expression says of a policy.
 ///
 /// # Errors

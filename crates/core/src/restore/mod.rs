@@ -8,10 +8,12 @@
 
 mod choose;
 mod missing;
+mod others;
 mod reason;
 
 pub use choose::{Candidate, Choice, Wanted, choose};
 pub use missing::{Missing, OnMissing, missing};
+pub use others::{Whose, other_names};
 pub use reason::{Means, Reason};
 
 /// Whether a namespace may restore what the repository records under this host name. A Repository is its namespace's

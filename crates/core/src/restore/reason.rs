@@ -32,6 +32,8 @@ pub enum Reason {
     NamespaceNotAllowed,
     /// The newest snapshot that fits was taken by another cluster.
     OtherCluster,
+    /// The policy's name has no snapshots, and another name has some of the same path.
+    OtherIdentity,
     /// A privileged mover is asked for, and the namespace did not agree to any.
     PrivilegedMoverNotPermitted,
     /// The password Secret is not where the mover runs.
@@ -96,7 +98,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the docs.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::SnapshotNotFound,
         Self::SnapshotNotReady,
         Self::PolicyNotFound,
@@ -105,6 +107,7 @@ impl Reason {
         Self::RepositoryNotReady,
         Self::NamespaceNotAllowed,
         Self::OtherCluster,
+        Self::OtherIdentity,
         Self::PrivilegedMoverNotPermitted,
         Self::MissingCredentialsSecret,
         Self::CredentialProjectionNotAllowed,
@@ -197,6 +200,11 @@ impl Reason {
                 "OtherCluster",
                 Waits,
                 "This cluster has no snapshot of the identity in the ClusterRepository, and another cluster that shares it has: its namespace of the same name may be somebody else's. Ends when the other cluster is named in the annotation that the message shows.",
+            ),
+            Self::OtherIdentity => (
+                "OtherIdentity",
+                Waits,
+                "The policy's name has no snapshots in the repository, and other names, which the message shows, have some of the same path: the name may have been another one when they were taken, so the target is not left empty. Ends when the policy says that name again, or with a new Restore that says a name (`source.identity`).",
             ),
             Self::PrivilegedMoverNotPermitted => (
                 "PrivilegedMoverNotPermitted",

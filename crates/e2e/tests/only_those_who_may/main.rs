@@ -2,6 +2,7 @@
 //! who may edit the objects can still edit everything else, and nothing of it stands in the way of a deletion.
 
 mod ledger;
+mod secrets;
 mod world;
 
 use anyhow::{Result, ensure};
@@ -567,6 +568,7 @@ async fn the_expressions_fit_the_definitions() -> Result<()> {
             "batch-jobs",
             "artifacts",
             "backup-stores",
+            "secrets",
         ] {
             let name = format!("holdfast-{name}");
             world

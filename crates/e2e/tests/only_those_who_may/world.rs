@@ -30,7 +30,7 @@ pub type Answer = Result<DynamicObject, kube::Error>;
 fn api(client: &Client, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
     let (group, version) = match kind {
         "Job" => ("batch", "v1"),
-        "Namespace" => ("", "v1"),
+        "Namespace" | "Secret" => ("", "v1"),
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
             ("admissionregistration.k8s.io", "v1")

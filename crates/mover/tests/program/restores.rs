@@ -23,6 +23,7 @@ fn wanted(offset: u32) -> Operation {
             snapshot_id: None,
             offset,
             as_of: None,
+            others: None,
         },
     }
 }

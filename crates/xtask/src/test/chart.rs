@@ -43,6 +43,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("image.mover=", "image.mover is required"),
     ("rbac.secret=x", "secret"),
     ("features.credentialProjection.enable=true", "enable"),
+    (
+        "features.credentialProjection.enabled=true,admissionPolicies.enabled=false",
+        "set admissionPolicies.enabled: true",
+    ),
     ("rbac.secrets[0].namespace=shop", "names"),
 ];
 
@@ -106,7 +110,7 @@ pub fn check(workspace: &Path, helm: PathBuf) -> Outcome {
             outcome.check("definitions are those of the source", definitions(&objects));
             outcome.check("the operator's pod is restricted", restricted(&objects));
             outcome.check("the operator's rights are least", least_rights(&objects));
-            outcome.check("admission policies", policies::check(&objects));
+            outcome.check("admission policies", policies::check(&objects, false));
             outcome.check("the verbs prune and acknowledge", policies::verbs(&objects));
         }
         Err(error) => outcome.check("the chart renders", Err(error)),
@@ -180,13 +184,14 @@ fn crd_switches(chart: &Chart) -> Result<()> {
 
 /// The pod fits the restricted pod security standard, has probes, and gets what the operator reads.
 fn restricted(objects: &[Value]) -> Result<()> {
-    const ENVIRONMENT: [&str; 16] = [
+    const ENVIRONMENT: [&str; 17] = [
         "POD_NAME",
         "POD_IP",
         "HOLDFAST_NAMESPACE",
         "HOLDFAST_MOVER_IMAGE",
         "HOLDFAST_MOVER_PULL_POLICY",
         "HOLDFAST_DELETIONS_PAUSED",
+        "HOLDFAST_CREDENTIAL_PROJECTION",
         "KOPIUR_MAX_CONCURRENT_DELETE_JOBS",
         "KOPIUR_LEASE_DURATION_SECONDS",
         "KOPIUR_RENEW_DEADLINE_SECONDS",
@@ -335,7 +340,8 @@ fn rule_is_narrow(kind: &str, rule: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Secrets are written in every namespace with the switch alone, never listed, and the operator is told.
+/// Secrets are written in every namespace with the switch alone, which brings the policy that bounds it; they are never
+/// listed, and the operator is told.
 fn projection(chart: &Chart) -> Result<()> {
     let switch = "features.credentialProjection.enabled=true";
     for (settings, wanted) in [
@@ -356,6 +362,7 @@ fn projection(chart: &Chart) -> Result<()> {
         if found != wanted {
             bail!("with {settings:?} the rights on Secrets beside get are {found:?}");
         }
+        policies::check(&objects, !settings.is_empty())?;
         let told = serde_json::to_string(&objects)?.contains(&format!(
             r#""name":"HOLDFAST_CREDENTIAL_PROJECTION","value":"{}""#,
             !settings.is_empty()

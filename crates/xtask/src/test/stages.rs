@@ -178,8 +178,11 @@ fn install(context: &Context) -> Result<Outcome> {
         name: CLUSTER.to_owned(),
         kubeconfig: None,
         image_prefix: None,
-        // The gate is part of what is tested.
-        set: vec!["quota.enforcement=true".to_owned()],
+        // The gate, and copies of credentials, are part of what is tested.
+        set: vec![
+            "quota.enforcement=true".to_owned(),
+            "features.credentialProjection.enabled=true".to_owned(),
+        ],
     };
     if let Some((kubeconfig, image_prefix)) = &context.other {
         to.kubeconfig = Some(kubeconfig.clone());

@@ -33,8 +33,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of temporary credentials, which only some Secrets have.
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-/// Value of [`names::CREDS_SCOPE_LABEL`].
-const SCOPE: &str = "cr";
 
 /// Whether Secrets may be copied for somebody.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +139,7 @@ impl Projection {
                 labels: Some(BTreeMap::from([
                     label(names::MANAGED_BY_LABEL, names::MANAGED_BY),
                     label(names::COMPONENT_LABEL, "credentials"),
-                    label(names::CREDS_SCOPE_LABEL, SCOPE),
+                    label(names::CREDS_SCOPE_LABEL, names::CREDS_SCOPE),
                     label(names::CLUSTER_REPOSITORY_UID_LABEL, &self.repository_uid),
                     label(names::OWNER_UID_LABEL, &self.owner_uid),
                 ])),
@@ -394,6 +392,6 @@ fn is_ours(secret: &Secret, owner_uid: &str) -> bool {
             .is_some_and(|found| found == value)
     };
     is(names::MANAGED_BY_LABEL, names::MANAGED_BY)
-        && is(names::CREDS_SCOPE_LABEL, SCOPE)
+        && is(names::CREDS_SCOPE_LABEL, names::CREDS_SCOPE)
         && is(names::OWNER_UID_LABEL, owner_uid)
 }

@@ -29,7 +29,10 @@ fn is_begun_adoption(view: &SnapshotView) -> bool {
 fn exactly(view: &SnapshotView) -> Option<(Source, Timestamp)> {
     let start = view.status.as_ref()?.timing.as_ref()?.start_time?;
     let exact = start.subsec_nanosecond() != 0;
-    exact.then(|| source_of(view)).flatten().map(|source| (source, start))
+    exact
+        .then(|| source_of(view))
+        .flatten()
+        .map(|source| (source, start))
 }
 
 /// Whether it is the snapshot that its own object records, under another id.
@@ -271,7 +274,8 @@ impl<'a> Known<'a> {
     /// of without its tag too, as one that was adopted does.
     pub fn may_be_recorded(&self, listed: &ListedSnapshot) -> bool {
         let exactly = (listed.source.clone(), listed.start_time);
-        if self.exact.contains(&exactly) || self.renamed.contains(&moment(&listed.source, listed.start_time)) {
+        if self.exact.contains(&exactly) || self.renamed.contains(&moment(&listed.source, listed.start_time))
+        {
             return true;
         }
         let uid = listed.snapshot_uid.as_deref();

@@ -176,7 +176,7 @@ fn resolve(facts: &Facts, now: Timestamp) -> Step {
         None => Step::Rest(Some(AGAIN)),
         Some(Source::Waits((reason, message))) => Step::Say(reason, message, AGAIN),
         Some(Source::Ends((reason, message))) => Step::Fail(reason, message),
-        Some(Source::Missing(what)) => none_there(facts, &what, now),
+        Some(Source::Missing(what)) => none_there(facts, &what, &[], now),
         Some(Source::Known(resolved)) => Step::Pin(resolved),
         Some(Source::Asks(asks)) => match &facts.job {
             None => match &facts.repository {
@@ -191,14 +191,14 @@ fn resolve(facts: &Facts, now: Timestamp) -> Step {
                         Some(message) => Step::Say(Reason::OtherCluster, message, AGAIN),
                         None => Step::Pin(Box::new(job::pin(&found, asks.repository.as_ref(), job, now))),
                     },
-                    Answer::Nothing { of_identity } => {
+                    Answer::Nothing { of_identity, others } => {
                         let wanted = &asks.wanted;
                         let path = wanted.path.as_deref().unwrap_or("any path");
                         let what = format!(
                             "The repository has {of_identity} snapshots of {}@{} {path}, and none fits",
                             wanted.username, wanted.hostname
                         );
-                        none_there(facts, &what, now)
+                        none_there(facts, &what, &others, now)
                     }
                     Answer::Ambiguous(paths) => Step::Fail(
                         Reason::AmbiguousIdentity,
@@ -252,8 +252,13 @@ fn other_cluster(facts: &Facts, asks: &Asks, found: &Found) -> Option<String> {
     ))
 }
 
-/// Nothing is there: wait, fail, or leave the target empty.
-fn none_there(facts: &Facts, what: &str, now: Timestamp) -> Step {
+/// Nothing is there: wait, fail, or leave the target empty; `others` have snapshots of the same path.
+fn none_there(facts: &Facts, what: &str, others: &[String], now: Timestamp) -> Step {
+    let named = match others {
+        [] => String::new(),
+        _ => format!("; of the same path there are snapshots of {}", others.join(", ")),
+    };
+    let what = format!("{what}{named}");
     let policy = facts.view.spec.policy.clone().unwrap_or_default();
     let from_policy = facts.view.spec.source.from_policy.is_some();
     let on = match policy.on_missing_snapshot {
@@ -267,7 +272,7 @@ fn none_there(facts: &Facts, what: &str, now: Timestamp) -> Step {
         .as_deref()
         .and_then(duration)
         .unwrap_or_default();
-    match missing(on, since(facts), wait, now) {
+    match missing(on, since(facts), wait, now, !others.is_empty()) {
         Missing::LookAgain(until) => {
             let message = format!("{what}. Looked for again until {until}.");
             let pause = AGAIN.min(until.duration_since(now));
@@ -283,6 +288,13 @@ fn none_there(facts: &Facts, what: &str, now: Timestamp) -> Step {
             format!(
                 "{what}. Make a new Restore when there is one, or with spec.policy.onMissingSnapshot: Continue to go on without."
             ),
+        ),
+        Missing::OtherIdentity => Step::Retry(
+            Reason::OtherIdentity,
+            format!(
+                "{what}. The name that the policy says may have been another one then, so the target is not left empty. To restore one of these, make a new Restore that says its username, hostname and sourcePath in spec.source.identity; to go on without data, one that says the policy's own there, with spec.policy.onMissingSnapshot: Continue."
+            ),
+            None,
         ),
         Missing::Continue => Step::Pin(Box::new(ResolvedRestore {
             resolution: Resolution::NoSnapshot,

@@ -292,6 +292,8 @@ pub enum Answer {
     Nothing {
         /// Snapshots of the identity.
         of_identity: u64,
+        /// Names that have snapshots of the path where the identity has none.
+        others: Vec<String>,
     },
     /// Snapshots of these paths.
     Ambiguous(Vec<String>),
@@ -344,8 +346,10 @@ pub fn answer(job: &JobFact) -> Answer {
             found: None,
             of_identity,
             paths,
+            others,
         } if paths.is_empty() => Answer::Nothing {
             of_identity: *of_identity,
+            others: others.clone(),
         },
         RestoreAnswer::Resolved {
             found: None, paths, ..

@@ -75,6 +75,7 @@ pub fn say(status: &mut RestoreStatus, facts: &Facts, reason: Reason, message: &
         | Reason::RepositoryNotReady
         | Reason::NamespaceNotAllowed
         | Reason::OtherCluster
+        | Reason::OtherIdentity
         | Reason::PrivilegedMoverNotPermitted
         | Reason::WaitingForClaim
         | Reason::WaitingForConsumer

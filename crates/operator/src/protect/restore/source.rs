@@ -12,7 +12,7 @@ use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
 use holdfast_api::{Restore, names};
 use holdfast_core::identity::Named;
 use holdfast_core::restore::{Reason, may_restore};
-use holdfast_protocol::restore::Wanted;
+use holdfast_protocol::restore::{Others, Wanted};
 use jiff::Timestamp;
 use kube::api::Api;
 
@@ -91,8 +91,8 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
                 return Ok(Source::Waits((Reason::PolicyInvalid, message)));
             }
         };
+        let repository = given.or(own).flatten();
         Asks {
-            repository: given.or(own).flatten(),
             wanted: Wanted {
                 username: identity.username,
                 hostname: identity.hostname,
@@ -100,7 +100,10 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
                 snapshot_id: None,
                 offset: named.offset,
                 as_of: named.as_of,
+                // The policy's name may have been another one: an empty volume is no answer where that has snapshots.
+                others: Some(others(ctx, repository.as_ref(), &namespace)),
             },
+            repository,
         }
     } else if let Some(named) = &source.identity {
         Asks {
@@ -112,6 +115,7 @@ pub async fn source(ctx: &Context, restore: &Restore, now: Timestamp) -> Result<
                 snapshot_id: named.snapshot_id.clone(),
                 offset: named.offset,
                 as_of: named.as_of,
+                others: None,
             },
         }
     } else {
@@ -153,6 +157,19 @@ pub fn is_recorded(world: &World, restore: &Restore, view: &RepositoryView, name
             policy::identity::is_borne(world, &key, view, named)
         }
         (None, None) => false,
+    }
+}
+
+/// Whose snapshots of a path may be a policy's under another name: in its own repository everything.
+fn others(ctx: &Context, repository: Option<&RepositoryKey>, namespace: &str) -> Others {
+    let shared = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
+    let view = repository.and_then(|key| ctx.world.repository(key));
+    let said = view
+        .as_ref()
+        .and_then(|view| view.spec.identity_defaults.as_ref());
+    Others {
+        namespace: shared.then(|| namespace.to_owned()),
+        cluster: said.and_then(|said| said.cluster.clone()),
     }
 }
 

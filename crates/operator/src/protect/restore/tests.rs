@@ -77,6 +77,7 @@ fn asks() -> Source {
             snapshot_id: None,
             offset: 0,
             as_of: None,
+            others: None,
         },
     }))
 }
@@ -168,6 +169,7 @@ fn which_snapshot_it_is_is_recorded_before_anything_is_written() {
             }),
             of_identity: 1,
             paths: Vec::new(),
+            others: Vec::new(),
         }),
         None,
     ));
@@ -212,6 +214,7 @@ fn what_another_cluster_put_into_a_shared_repository_is_restored_only_when_asked
                 }),
                 of_identity: 1,
                 paths: Vec::new(),
+                others: Vec::new(),
             }),
             None,
         )
@@ -281,6 +284,7 @@ fn without_a_snapshot_the_policy_decides_when_the_wait_is_over() {
         found: None,
         of_identity: 3,
         paths: Vec::new(),
+        others: Vec::new(),
     });
     let with = |policy: Value, now: i64| {
         let mut facts = facts(json!({ "policy": policy }), json!({ "phase": "Resolving" }));
@@ -311,6 +315,34 @@ fn without_a_snapshot_the_policy_decides_when_the_wait_is_over() {
         Reason::SnapshotMissing,
         "a named one fails"
     );
+}
+
+#[test]
+fn data_of_the_same_path_under_another_name_is_no_reason_for_an_empty_volume() {
+    let with = |others: &[&str], policy: Value, now: i64| {
+        let mut facts = facts(json!({ "policy": policy }), json!({ "phase": "Resolving" }));
+        let nothing = OperationResult::Restore(RestoreAnswer::Resolved {
+            found: None,
+            of_identity: 0,
+            paths: Vec::new(),
+            others: others.iter().map(|&name| name.to_owned()).collect(),
+        });
+        facts.job = Some(ended(nothing, None));
+        decide(&facts, at(now))
+    };
+    for policy in [json!({}), json!({ "onMissingSnapshot": "Continue" })] {
+        let Step::Retry(Reason::OtherIdentity, message, None) = with(&["q@a", "p@b"], policy, 0) else {
+            panic!("an empty volume");
+        };
+        assert!(message.contains("q@a, p@b"), "{message}");
+        assert!(message.contains("spec.source.identity"), "{message}");
+    }
+    assert!(matches!(with(&[], json!({}), 0), Step::Pin(_)));
+    let fails = json!({ "onMissingSnapshot": "Fail" });
+    let Step::Fail(Reason::SnapshotMissing, message) = with(&["q@a"], fails, 0) else {
+        panic!("it was to fail");
+    };
+    assert!(message.contains("q@a"), "{message}");
 }
 
 #[test]

@@ -87,10 +87,36 @@ fn wanted() -> [(&'static str, Vec<String>); 10] {
     ]
 }
 
-/// All checks of the policies in `objects`.
-pub fn check(objects: &[Value]) -> Result<()> {
+/// The policy that goes with the right to write Secrets, and with nothing else.
+fn of_secrets() -> (&'static str, Vec<String>) {
+    let words = [
+        format!(
+            "system:serviceaccount:{}:holdfast-operator",
+            names::OPERATOR_NAMESPACE
+        ),
+        format!("request.namespace != '{}'", names::OPERATOR_NAMESPACE),
+        format!(
+            "[?'{}'].orValue('') == '{}'",
+            names::MANAGED_BY_LABEL,
+            names::MANAGED_BY
+        ),
+        format!(
+            "[?'{}'].orValue('') == '{}'",
+            names::CREDS_SCOPE_LABEL,
+            names::CREDS_SCOPE
+        ),
+        format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGED_BY),
+        format!("{}={}", names::CREDS_SCOPE_LABEL, names::CREDS_SCOPE),
+        r#""operations":["CREATE","UPDATE","DELETE"]"#.to_owned(),
+    ];
+    (OF_SECRETS, words.into())
+}
+
+/// All checks of the policies in `objects`; whether the operator may write Secrets in every namespace.
+pub fn check(objects: &[Value], writes_secrets: bool) -> Result<()> {
     let policies = of_kind(objects, POLICY);
-    let wanted = wanted();
+    let mut wanted = Vec::from(wanted());
+    wanted.extend(writes_secrets.then(of_secrets));
     if policies.len() != wanted.len() || of_kind(objects, BINDING).len() != wanted.len() {
         bail!("{} policies instead of {}", policies.len(), wanted.len());
     }
@@ -117,9 +143,12 @@ pub fn check(objects: &[Value]) -> Result<()> {
 /// The one policy on deletions. Records of storage are of no namespace and nobody owns them, so neither a namespace's end
 /// nor the garbage collector waits for one; and one that is gone is bytes that nobody is charged for.
 const ON_DELETIONS: &str = "holdfast-artifact-deletion";
+/// It looks at deletions too, and at the operator's alone, which takes part neither in a namespace's end nor in garbage
+/// collection.
+const OF_SECRETS: &str = "holdfast-secrets";
 
-/// It fails closed, looks at nothing it has no need for, never at a deletion but of records of storage, and says what to
-/// do.
+/// It fails closed, looks at nothing it has no need for, never at a deletion but of records of storage and the operator's
+/// of Secrets, and says what to do.
 fn is_careful(policy: &Value) -> Result<()> {
     let spec = &policy["spec"];
     if spec["failurePolicy"] != "Fail" {
@@ -134,12 +163,17 @@ fn is_careful(policy: &Value) -> Result<()> {
                 bail!("{key} is everything, or nothing: {rule}");
             }
         }
-        let records_alone =
-            policy["metadata"]["name"] == ON_DELETIONS && rule["resources"] == json!(["artifacts"]);
-        if list(&rule["operations"])
-            .iter()
-            .any(|operation| operation != "CREATE" && operation != "UPDATE" && !records_alone)
-        {
+        let name = &policy["metadata"]["name"];
+        let records_alone = name == ON_DELETIONS && rule["resources"] == json!(["artifacts"]);
+        let of_the_operator = name == OF_SECRETS
+            && rule["resources"] == json!(["secrets"])
+            && list(&spec["matchConditions"]).iter().any(|condition| {
+                let expression = condition["expression"].as_str().unwrap_or_default();
+                expression.starts_with("request.userInfo.username == '") && !expression.contains("||")
+            });
+        if list(&rule["operations"]).iter().any(|operation| {
+            operation != "CREATE" && operation != "UPDATE" && !records_alone && !of_the_operator
+        }) {
             bail!("a deletion must never be refused: {rule}");
         }
     }
@@ -233,5 +267,27 @@ mod tests {
             *careless.pointer_mut(at).expect("there") = value;
             is_careful(&careless).expect_err(at);
         }
+    }
+
+    #[test]
+    fn only_the_operator_is_refused_a_deletion_of_secrets() {
+        let mut secrets = policy();
+        secrets["metadata"]["name"] = json!(OF_SECRETS);
+        let rule = &mut secrets["spec"]["matchConstraints"]["resourceRules"][0];
+        rule["resources"] = json!(["secrets"]);
+        rule["operations"] = json!(["DELETE"]);
+        is_careful(&secrets).expect_err("of everybody");
+        for (condition, careful) in [
+            ("request.userInfo.username == 'operator'", true),
+            ("request.userInfo.username != 'operator'", false),
+            ("request.userInfo.username == 'operator' || true", false),
+        ] {
+            secrets["spec"]["matchConditions"] = json!([{ "name": "who", "expression": condition }]);
+            assert_eq!(is_careful(&secrets).is_ok(), careful, "{condition}");
+        }
+        secrets["metadata"]["name"] = json!("another");
+        secrets["spec"]["matchConditions"][0]["expression"] =
+            json!("request.userInfo.username == 'operator'");
+        is_careful(&secrets).expect_err("another policy");
     }
 }
