@@ -8,6 +8,7 @@ mod catalog;
 mod cluster_repository;
 mod conformance;
 mod edges;
+mod field_reports;
 mod figures;
 mod foreign;
 mod identity;

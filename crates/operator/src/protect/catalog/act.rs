@@ -6,7 +6,7 @@
 use super::due::{self, Request, Settled};
 use super::each::{Did, complete, create, remove, take_over};
 use super::plan::{Bounds, Plan, Scan, is_row, plan};
-use super::{adopt, tell, under_way};
+use super::{adopt, tell, under_way, vanished};
 use crate::context::{Context, Error};
 use crate::protect::policy::{self, identity};
 use crate::protect::repository::patch_status;
@@ -92,7 +92,13 @@ pub async fn arrived(
     for back in &plan.seen_again {
         take_back(ctx, back).await?;
     }
+    // Before anything else: what is missing must not count any more when the rest is judged.
+    let lacking = vanished::say(ctx, view, &vanished::lacking(&scan)).await;
     let mut done = carry_out(ctx, view, &plan).await?;
+    match lacking {
+        Ok(later) => done.later += later,
+        Err(error) => done.take(Err(error))?,
+    }
     // What one policy or one map refuses does not make the listing void for everybody.
     let adopted = done.adopted.iter().map(|(key, made)| (key.clone(), made.len()));
     for told in tell::tell(ctx, &plan.told, &adopted.collect()).await {

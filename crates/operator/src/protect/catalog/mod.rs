@@ -10,7 +10,7 @@
 //!
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
-//! Where to look: [`due`] says when, [`plan`] which rows, [`adopt`] what policies take over, [`row`] and [`adopted`] what
+//! Where to look: [`due`] says when, [`plan`] which rows, [`vanished`] what is missing, [`adopt`] what policies take over, [`row`] and [`adopted`] what
 //! the objects look like, [`act`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
@@ -26,6 +26,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod under_way;
+mod vanished;
 
 pub use act::{arrived, void};
 pub use adopt::adoption_mode;
