@@ -288,7 +288,7 @@ async fn a_hanging_delete_in_one_repository_does_not_delay_anothers() {
         );
         story.pass().await;
         let left: Vec<String> = batches(&story).into_iter().map(|(path, _)| path).collect();
-        assert_eq!(left, [hanging.clone()], "and its Job is gone");
+        assert_eq!(left, [hanging.as_str()], "and its Job is gone");
     }
     assert!(story.server.get(&snapshot_path("a")).is_some());
 }

@@ -169,6 +169,8 @@ mod tests {
     const BEGAN: i64 = 1_000_000;
     const START: i64 = 500_000;
 
+    type Edit = fn(&mut Value);
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
@@ -314,7 +316,7 @@ mod tests {
 
     #[test]
     fn only_live_succeeded_snapshots_of_this_repository_that_do_not_say_so_yet_are_reported() {
-        let edits: [(&str, fn(&mut Value)); 8] = [
+        let edits: [(&str, Edit); 8] = [
             ("being deleted", |o| {
                 o["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }),
