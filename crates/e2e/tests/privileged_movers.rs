@@ -262,7 +262,11 @@ async fn with_the_namespaces_agreement_everything_comes_back_into_a_new_one() ->
         ("locked", "user.folder", b"too"),
         ("program", "security.capability", &CAPABILITY),
     ] {
-        set_attribute(&lab, at, file, name, value).await?;
+        let set = set_attribute(&lab, at, file, name, value).await?;
+        assert!(
+            set,
+            "{name} of {file}: the volumes of the cluster have to be on this machine"
+        );
     }
     agree(&lab, &host).await?;
     admit(&lab, &host, "baseline").await?;
@@ -273,6 +277,11 @@ async fn with_the_namespaces_agreement_everything_comes_back_into_a_new_one() ->
     )
     .await?;
     let had = attributes(&lab, &host, DATA_CLAIM).await?;
+    assert_eq!(
+        had.len(),
+        5,
+        "four were set, one of them on a file of two names: {had:?}"
+    );
     let was = everything(&lab, &host, DATA_CLAIM).await?;
     let blocks = content_blocks(&lab, &host, DATA_CLAIM).await?;
     old.back_up("kept", POLICY).await?;

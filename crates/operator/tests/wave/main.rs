@@ -9,6 +9,7 @@ mod cluster_repository;
 mod conformance;
 mod copies;
 mod edges;
+mod field_reports;
 mod field_words;
 mod fields;
 mod figures;

@@ -242,7 +242,7 @@ fn policy_path() -> String {
 }
 
 impl Story {
-    fn policy(&self, keep: u32, generation: i64) {
+    pub fn policy(&self, keep: u32, generation: i64) {
         self.server.put(
             &policy_path(),
             json!({
@@ -260,12 +260,12 @@ impl Story {
         );
     }
 
-    async fn retention(&self) {
+    pub async fn retention(&self) {
         let key = ObjectKey::new("backup", "p");
         policy::pass(&self.ctx, &key).await.expect("a pass");
     }
 
-    fn stamped(&self) -> usize {
+    pub fn stamped(&self) -> usize {
         let snapshots = self.server.under(snapshot_path("x").trim_end_matches("/x"));
         snapshots
             .iter()

@@ -425,13 +425,32 @@ async fn an_empty_or_failed_snapshot_can_always_be_deleted() {
         ("failed-elsewhere", status("Failed", Some("gone"))),
         ("failed-unpinned", status("Failed", None)),
     ];
-    for away in ["ready", "degraded", "suspended", "paused by threshold 1"] {
-        let story = Story::new(1);
+    for away in ["ready", "degraded", "suspended", "held", "paused"] {
+        let mut story = Story::new(1);
+        story.ctx.settings.deletions_paused = away == "paused";
         story.server.edit(&repository_path(), |r| match away {
             "degraded" => r["status"]["phase"] = json!("Degraded"),
             "suspended" => r["spec"]["suspend"] = json!(true),
             _ => {}
         });
+        // One with data is not let go meanwhile, so that the pause and the hold are what they are called.
+        let waits = match away {
+            "held" => Some("DeletionHeld"),
+            "paused" => Some("DeletionBlocked"),
+            _ => None,
+        };
+        if let Some(kind) = waits {
+            story.snapshot("whole", json!({}));
+            if away == "paused" {
+                // Below the threshold: nothing but the pause keeps it.
+                story.server.edit(&repository_path(), |r| {
+                    r["spec"]["deletionProtection"]["threshold"] = json!(10);
+                });
+            }
+            story.pass().await;
+            let whole = story.server.get(&snapshot_path("whole")).unwrap();
+            assert_eq!(story.condition(&whole, kind).0, "True", "{away}");
+        }
         for (name, status) in &shapes {
             story.snapshot(name, json!({}));
             story
@@ -449,5 +468,49 @@ async fn an_empty_or_failed_snapshot_can_always_be_deleted() {
             );
         }
         assert!(story.job().is_none());
+        if let Some(kind) = waits {
+            let whole = story.server.get(&snapshot_path("whole")).unwrap();
+            assert_eq!(story.condition(&whole, kind).0, "True", "{away} all the while");
+        }
+    }
+}
+
+/// The schedule's own word (here: delete what goes with me) is about the schedule's deletion and overrules no policy.
+#[tokio::test]
+async fn a_policy_that_says_retain_is_obeyed_by_its_schedules_children() {
+    for (says, kept) in [("Retain", true), ("Delete", false)] {
+        let story = Story::new(10);
+        story.policy_of("web", |p| p["spec"]["defaultDeletionPolicy"] = json!(says));
+        let mut spec = named("Forbid");
+        spec["deletion"] = json!({ "onScheduleDelete": "Delete" });
+        story.due_schedule(spec);
+        story.schedule_now().await;
+        let name = story.children()[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let at = snapshot_path(&name);
+        story.server.edit(&at, |s| {
+            assert_eq!(s["spec"]["deletionPolicy"], says);
+            // Its run succeeds, and a person deletes it.
+            s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            s["metadata"]["finalizers"] = json!(["kopiur.home-operations.com/snapshot-cleanup"]);
+            s["status"]["phase"] = json!("Succeeded");
+            s["status"]["snapshot"] = json!({
+                "kopiaSnapshotID": "id-child",
+                "identity": { "username": "web", "hostname": "backup", "sourcePath": "/pvc/web" },
+            });
+            s["status"]["resolved"] = json!({
+                "repository": { "kind": "Repository", "name": "nas", "namespace": "backup" },
+            });
+        });
+        story.pass().await;
+        story.pass().await;
+        assert_eq!(story.job().is_none(), kept, "{says}: {:?}", story.server.get(&at));
+        assert_eq!(
+            story.server.get(&at).is_none(),
+            kept,
+            "{says}: released only if its data stays"
+        );
     }
 }

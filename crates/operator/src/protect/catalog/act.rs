@@ -6,7 +6,7 @@
 use super::carry::carry_out;
 use super::due::{self, Request, Settled};
 use super::plan::{Bounds, Scan, is_row, plan};
-use super::{adopt, memory_of, news, tell};
+use super::{adopt, memory_of, news, tell, vanished};
 use crate::context::{Context, Error};
 use crate::protect::policy::identity;
 use crate::protect::repository::patch_status;
@@ -87,9 +87,15 @@ pub async fn arrived(
     for (of, listed) in &plan.news {
         told.push(news::record(ctx, of, listed, began).await);
     }
+    // And what is missing must not count any more when the rest is judged.
+    let lacking = vanished::say(ctx, view, &vanished::lacking(&scan)).await;
     let mut done = carry_out(ctx, view, &plan).await?;
     for told in told {
         done.take(told)?;
+    }
+    match lacking {
+        Ok(later) => done.later += later,
+        Err(error) => done.take(Err(error))?,
     }
     let brief = |told: &&adopt::Told| told.held.as_ref().is_some_and(adopt::Held::is_brief);
     done.later += plan.told.iter().filter(brief).count();

@@ -11,8 +11,8 @@
 //! What was taken of exactly what a policy backs up becomes the policy's instead of a row (`docs/design.md` 3.7).
 //!
 //! Where to look: [`due`] says when, [`plan`] which rows ([`known`] and [`memory_of`]: what is known), [`adopt`] what policies
-//! take over, [`row`] and [`adopted`] what the objects look like, [`news`] what live Snapshots are told of their own; [`act`],
-//! [`carry`], [`each`], [`under_way`] and [`tell`] write.
+//! take over, [`vanished`] what is missing, [`row`] and [`adopted`] what the objects look like, [`news`] what live Snapshots are
+//! told of their own; [`act`], [`carry`], [`each`], [`under_way`] and [`tell`] write.
 
 mod act;
 mod adopt;
@@ -31,6 +31,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod under_way;
+mod vanished;
 
 pub use act::{arrived, void};
 pub use adopt::adoption_mode;

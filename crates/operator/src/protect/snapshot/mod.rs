@@ -19,6 +19,7 @@ mod tests;
 mod vanished;
 
 pub use allowed::allows;
+pub use vanished::mark as mark_vanished;
 
 use crate::context::{Context, Error};
 use crate::runtime::queue::Next;

@@ -31,23 +31,40 @@ pub async fn report(ctx: &Context, view: &SnapshotView, read: &Read, now: Timest
             gone.snapshot_id().unwrap_or_default(),
             view.key().name,
         );
-        write_status(ctx, &gone, |status| {
-            conditions::set(
-                &mut status.conditions,
-                conditions::VANISHED,
-                true,
-                "NotListed",
-                &message,
-                gone.metadata.generation,
-                now,
-            );
-        })
-        .await?;
+        mark(ctx, &gone, &message, true, now).await?;
+    }
+    Ok(())
+}
+
+/// Says on a Snapshot that its snapshot is not in the repository; with an event, unless somebody else tells it.
+///
+/// # Errors
+/// [`Error`]; a conflict when it was changed or went in between.
+pub async fn mark(
+    ctx: &Context,
+    gone: &SnapshotView,
+    message: &str,
+    tell: bool,
+    now: Timestamp,
+) -> Result<(), Error> {
+    write_status(ctx, gone, |status| {
+        conditions::set(
+            &mut status.conditions,
+            conditions::VANISHED,
+            true,
+            "NotListed",
+            message,
+            gone.metadata.generation,
+            now,
+        );
+    })
+    .await?;
+    if tell {
         let warning = ctx.event_snapshot(
-            &gone,
+            gone,
             EventType::Warning,
             "SnapshotVanished",
-            &message,
+            message,
             "CheckRepository",
         );
         let _ = warning.await;
