@@ -295,13 +295,13 @@ fn taken(projection: &Projection) -> Hold {
 /// What the API server does not take is said where the run waits: a missing right and a quota (403), a webhook (400 unless
 /// it says otherwise), an admission policy (422).
 fn refused(ctx: &Context, projection: &Projection, error: Error) -> Result<Option<Hold>, Error> {
-    match &error {
-        Error::Api(api) if error.is_refusal() => match api.as_ref() {
-            kube::Error::Api(status) => Ok(Some(forbidden(ctx, projection, status))),
-            _ => Err(error),
-        },
-        _ => Err(error),
+    if error.is_refusal()
+        && let Error::Api(api) = &error
+        && let kube::Error::Api(status) = api.as_ref()
+    {
+        return Ok(Some(forbidden(ctx, projection, status)));
     }
+    Err(error)
 }
 
 /// The server's own words go first: a quota and an admission policy answer like a missing right.
