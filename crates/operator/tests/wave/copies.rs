@@ -2,7 +2,7 @@
 //! edit, a server that refuses.
 
 use crate::cluster_repository::SHARED;
-use crate::projection::{SECRETS, consenting, policy_path};
+use crate::projection::{SECRETS, consenting, policy_path, restores, restoring};
 use crate::story::{JOBS, Story, snapshot_path};
 use axum::http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -28,6 +28,30 @@ impl Story {
         self.server
             .on_write(move |write, _| (write.method == method && write.path.contains(part)).then_some(code));
     }
+
+    fn restored(&self) -> Value {
+        let path = snapshot_path("back").replace("/snapshots/", "/restores/");
+        self.server.get(&path).unwrap()
+    }
+
+    /// The Job of the stage answers.
+    fn answers(&self, restore: Value) {
+        let message = json!({ "version": 1, "uniqueId": "id", "result": { "restore": restore } });
+        let jobs = self.server.under(JOBS);
+        let open = jobs.iter().find(|(_, j)| j["status"]["conditions"].is_null());
+        self.end(&open.expect("a Job").0, &message.to_string(), true);
+    }
+}
+
+fn found(other: Value) -> Value {
+    let mut found = json!({
+        "snapshotId": "k", "startTime": "2026-01-01T00:00:00Z", "sizeBytes": 1,
+        "source": { "username": "p", "hostname": "backup", "path": "/pvc/data" },
+    });
+    if !other.is_null() {
+        found["otherCluster"] = other;
+    }
+    json!({ "resolved": { "found": found, "of_identity": 1, "paths": ["/pvc/data"] } })
 }
 
 #[tokio::test]
@@ -80,6 +104,85 @@ async fn a_job_elsewhere_with_anothers_label_holds_no_deletion_back() {
         theirs["spec"]["suspend"].is_null(),
         "and nothing of theirs is touched"
     );
+}
+
+#[tokio::test]
+async fn a_restores_copy_goes_where_it_waits_with_a_job() {
+    // For a person's word, as to whose the snapshot is: its find Job has ended, and stays.
+    let story = consenting();
+    restoring(&story);
+    restores(&story).await;
+    assert_eq!(story.copies().len(), 1);
+    story.answers(found(json!("another")));
+    restores(&story).await;
+    assert_eq!(story.condition(&story.restored(), "Ready").1, "OtherCluster");
+    assert_eq!(story.server.under(JOBS).len(), 1);
+    assert!(story.copies().is_empty());
+
+    // For its policy, which went while the find Job runs: nobody knows whom to ask for consent.
+    let story = consenting();
+    let path = restoring(&story);
+    story.projecting("a");
+    story.server.edit(&path, |r| {
+        r["spec"]["source"] = json!({ "fromPolicy": { "name": "p" } })
+    });
+    restores(&story).await;
+    assert_eq!(story.copies().len(), 1);
+    story.server.remove(&policy_path());
+    restores(&story).await;
+    assert_eq!(story.condition(&story.restored(), "Ready").1, "PolicyNotFound");
+    assert!(story.copies().is_empty());
+
+    // For its claim, while the Job that writes to it runs: the consents go on counting.
+    let story = consenting();
+    restoring(&story);
+    restores(&story).await;
+    story.answers(found(Value::Null));
+    restores(&story).await;
+    assert_eq!(story.copies().len(), 1, "of the one that writes, and no other");
+    let of_writer = story.copies()[0]["metadata"]["ownerReferences"][0]["name"].clone();
+    story.is_active(of_writer.as_str().unwrap());
+    story
+        .server
+        .remove("/api/v1/namespaces/backup/persistentvolumeclaims/data");
+    restores(&story).await;
+    assert_eq!(story.condition(&story.restored(), "Ready").1, "TargetNotFound");
+    assert_eq!(story.copies().len(), 1);
+    story.forbids();
+    restores(&story).await;
+    assert!(story.copies().is_empty());
+}
+
+#[tokio::test]
+async fn a_restore_that_is_written_or_tried_again_leaves_no_copy() {
+    for unreachable in [false, true] {
+        let story = consenting();
+        restoring(&story);
+        restores(&story).await;
+        story.answers(found(Value::Null));
+        restores(&story).await;
+        assert_eq!(story.copies().len(), 1);
+        if unreachable {
+            let message = json!({
+                "version": 1, "uniqueId": "id",
+                "error": { "class": "BackendUnreachable", "message": "no route" }, "result": "none",
+            });
+            let jobs = story.server.under(JOBS);
+            let open = jobs.iter().find(|(_, j)| j["status"]["conditions"].is_null());
+            story.end(&open.unwrap().0, &message.to_string(), false);
+        } else {
+            story.answers(json!({ "restored": { "snapshot_id": "k", "files": 1, "bytes": 1 } }));
+        }
+        restores(&story).await;
+        let reason = story.condition(&story.restored(), "Ready").1;
+        let expected = if unreachable {
+            "BackendUnreachable"
+        } else {
+            "RestoreSucceeded"
+        };
+        assert_eq!(reason, expected, "{}", story.restored());
+        assert!(story.copies().is_empty(), "{unreachable}");
+    }
 }
 
 #[tokio::test]

@@ -497,7 +497,7 @@ async fn a_restore_reads_a_copy_too_and_lets_it_go() {
     // It answers that there is nothing: the Restore ends, and nothing needs the copy.
     let nothing = json!({
         "version": 1, "uniqueId": "id",
-        "result": { "restore": { "resolved": { "found": null, "ofIdentity": 0, "paths": [] } } },
+        "result": { "restore": { "resolved": { "found": null, "of_identity": 0, "paths": [] } } },
     });
     story.end(&jobs[0].0, &nothing.to_string(), true);
     restores(&story).await;
