@@ -76,16 +76,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         other: args.kubeconfig.clone().zip(args.image_prefix.clone()),
     };
     let mut report = Report::default();
-    // Taken down when this function ends, however it does, and when the program is told to end.
-    let cluster = Down(&context.workspace);
-    interrupt::watch(context.workspace.clone());
-    for stage in STAGES {
-        let wanted = args.only.is_empty()
-            || args.only.iter().any(|name| name == stage.name)
-            || (stage.name == INSTALLED && wants_holdfast(&args.only));
-        if !wanted {
-            continue;
-        }
+    let stages: Vec<&Stage> = STAGES
+        .iter()
+        .filter(|stage| is_wanted(stage, &args.only))
+        .collect();
+    // Taken down when this function ends, however it does, and when the program is told to end. A run without it leaves it
+    // alone: it is another run's, beside this one.
+    let installs =
+        stages.iter().any(|stage| stage.name == INSTALLED) && !args.quick && context.other.is_none();
+    let cluster = installs.then(|| Down(&context.workspace));
+    if installs {
+        interrupt::watch(context.workspace.clone());
+    }
+    for stage in stages {
         let started = Instant::now();
         let outcome = match why_not(stage, &context, &report) {
             Some(reason) => Outcome::skip(stage.name, reason),
@@ -110,6 +113,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Whether a stage runs: all do, or those that are named, and what these need.
+fn is_wanted(stage: &Stage, only: &[String]) -> bool {
+    only.is_empty()
+        || only.iter().any(|name| name == stage.name)
+        || (stage.name == INSTALLED && wants_holdfast(only))
 }
 
 fn wants_holdfast(only: &[String]) -> bool {

@@ -80,8 +80,12 @@ fn wanted() -> [(&'static str, Vec<String>); 10] {
             "holdfast-batch-jobs",
             vec![
                 operator,
-                format!("\"{}\":\"{}\"", names::OP_LABEL, names::OP_DELETE_BATCH),
+                json!({
+                    "key": names::OP_LABEL, "operator": "In", "values": [names::OP_DELETE_BATCH, names::OP_PIN],
+                })
+                .to_string(),
                 format!("{}={}", names::OP_LABEL, names::OP_DELETE_BATCH),
+                format!("op={}", names::OP_PIN),
             ],
         ),
     ]
