@@ -156,6 +156,11 @@ fn another_name_of_the_same_path_is_told_only_of_this_namespace_and_where_the_as
     assert_eq!(told(&all, &own), ["p@m", "p@n.lab", "q@n", "r@n.lab"]);
     assert_eq!(told(&all, &shared(None)), ["p@n.lab", "q@n"]);
     assert_eq!(told(&all, &shared(Some("lab"))), ["p@n.lab", "q@n", "r@n.lab"]);
+    let elsewhere = Whose {
+        namespace: Some("x".into()),
+        cluster: None,
+    };
+    assert_eq!(told(&all, &elsewhere), ["q@n"], "of the host that is asked for");
     let mut with_its_own = all.to_vec();
     with_its_own.push(candidate("i", "/pvc/a", 0, Some("there")));
     assert!(told(&with_its_own, &own).is_empty(), "the name has snapshots");

@@ -127,6 +127,9 @@ pub struct SnapshotInfo {
     pub pinned: bool,
     /// [`Repository::pin`] said so, whoever else did.
     pub pin_is_ours: bool,
+    /// What its files are, by content and in the engine's own writing: two records with one root are records of the same
+    /// files. None where it is not recorded.
+    pub root: Option<String>,
     /// All other tags; one without `=` has an empty value.
     pub tags: BTreeMap<String, String>,
     /// Sizes, if recorded.

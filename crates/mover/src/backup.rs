@@ -209,6 +209,7 @@ mod tests {
             snapshot_uid: None,
             pinned: false,
             pin_is_ours: false,
+            root: Some("files".to_owned()),
             tags: BTreeMap::new(),
             sizes: None,
         }

@@ -29,12 +29,7 @@ pub(crate) fn run(
         return Ok(answer(item, &found));
     }
     repository.pin(&found.id, item.on)?;
-    let renamed = PinItem {
-        snapshot_id: found.id.clone(),
-        start_time: Some(found.start),
-        ..item.clone()
-    };
-    let now = find(&repository.list()?, cluster, &renamed, ids)?;
+    let now = read_back(&repository.list()?, &found, item)?;
     if !is_as_asked(&now, item) {
         return Err(failed(format!(
             "the program reported success, and snapshot {} is {} as before; it is tried again",
@@ -111,6 +106,21 @@ fn find(listing: &Listing, cluster: &str, item: &PinItem, ids: Ids) -> Result<Sn
     })
 }
 
+/// What it is called now: it was seen a moment ago, so that it is known again whoever's tag it carries.
+fn read_back(listing: &Listing, before: &SnapshotInfo, item: &PinItem) -> Result<SnapshotInfo, Failed> {
+    let all = listing.snapshots.iter();
+    let is_it = |one: &&SnapshotInfo| one.id == before.id || plan::is_another_record(before, one);
+    all.filter(is_it)
+        .min_by_key(|one| !is_as_asked(one, item))
+        .cloned()
+        .ok_or_else(|| {
+            failed(format!(
+                "snapshot {} is not in the repository any more after it was written to, under this id or another one; look for another program that deletes there",
+                before.id
+            ))
+        })
+}
+
 fn failed(message: String) -> Failed {
     failure(FailureClass::OperationFailed, message).into()
 }
@@ -155,6 +165,7 @@ mod tests {
             snapshot_uid: Some("uid".to_owned()),
             pinned,
             pin_is_ours: ours,
+            root: Some("files".to_owned()),
             tags: BTreeMap::new(),
             sizes: None,
         }
@@ -265,6 +276,18 @@ mod tests {
         // The first Job's answer was lost: the object still records the old id.
         assert_eq!(told(&there, &item("a", true)), pinned);
         assert_eq!(there.writes.get(), 1);
+        assert_eq!(
+            told(&there, &item("a-1", false)),
+            Ok(("a-1-2".to_owned(), false, false))
+        );
+    }
+
+    #[test]
+    fn what_was_adopted_carries_the_tag_of_the_object_before_and_is_found_after_the_write() {
+        let mut adopted = snapshot("a", (false, false));
+        adopted.snapshot_uid = Some("of-the-object-before".to_owned());
+        let there = fake(&[adopted]);
+        assert_eq!(told(&there, &item("a", true)), Ok(("a-1".to_owned(), true, true)));
         assert_eq!(
             told(&there, &item("a-1", false)),
             Ok(("a-1-2".to_owned(), false, false))

@@ -126,19 +126,18 @@ fn keeps(member: &BatchMember, listing: &Listing, other: Option<&str>) -> bool {
 }
 
 /// What the member's snapshot is called beside, or instead of, its recorded id: the one listed snapshot with the
-/// same source and start that is recorded by no other member and carries no other object's tag. The start is that
-/// of the recorded snapshot if it is there, else the member's; one that holds whole seconds only is too coarse to
-/// tell two runs apart, so the tag has to be the member's own.
+/// same source and start that is recorded by no other member and carries no other object's tag. Beside the recorded
+/// one it has to be a record of the very same files ([`is_another_record`]): a copy that a person repaired or rewrote is
+/// another snapshot. The start is that of the recorded snapshot if it is there, else the member's; one that holds whole
+/// seconds only is too coarse to tell two runs apart, so the tag has to be the member's own.
 pub(crate) fn other_id<'a>(
     member: &BatchMember,
     listing: &'a Listing,
     cluster: &str,
     recorded: &BTreeSet<&str>,
 ) -> Option<&'a str> {
-    let start = listing
-        .find(&member.snapshot_id)
-        .map(|s| s.start)
-        .or(member.start_time)?;
+    let there = listing.find(&member.snapshot_id);
+    let start = there.map(|s| s.start).or(member.start_time)?;
     let coarse = start.subsec_nanosecond() == 0;
     let source = &member.source;
     let same = |s: &&SnapshotInfo| {
@@ -149,10 +148,12 @@ pub(crate) fn other_id<'a>(
         let of_the_run = if coarse {
             s.start.as_second() == start.as_second() && s.snapshot_uid.as_deref() == Some(&member.uid)
         } else {
-            s.start == start && s.snapshot_uid.as_deref().is_none_or(|uid| uid == member.uid)
+            s.start == start
+                && (there.is_some() || s.snapshot_uid.as_deref().is_none_or(|uid| uid == member.uid))
         };
+        let of_the_files = there.is_none_or(|there| is_another_record(there, s));
         let of_the_cluster = s.cluster.as_deref().is_none_or(|tagged| tagged == cluster);
-        of_the_source && of_the_run && of_the_cluster
+        of_the_source && of_the_run && of_the_cluster && of_the_files
     };
     let mut candidates = listing
         .snapshots
@@ -162,6 +163,18 @@ pub(crate) fn other_id<'a>(
     let only = candidates.next()?;
     let unique = candidates.next().is_none();
     (unique && !recorded.contains(only.id.as_str())).then_some(only.id.as_str())
+}
+
+/// Whether the second is a record of what the first is one of, written anew as pinning does: of the same source, run, cluster
+/// and object, and of the very same files. Where it is not recorded which files these are, it is not.
+pub(crate) fn is_another_record(one: &SnapshotInfo, other: &SnapshotInfo) -> bool {
+    one.id != other.id
+        && one.source == other.source
+        && one.start == other.start
+        && one.cluster == other.cluster
+        && one.snapshot_uid == other.snapshot_uid
+        && one.root.is_some()
+        && one.root == other.root
 }
 
 /// What retention kept, as the listing has it.

@@ -406,6 +406,7 @@ mod tests {
             snapshot_uid: None,
             pinned: false,
             pin_is_ours: false,
+            root: Some("files".to_owned()),
             tags: BTreeMap::new(),
             sizes: None,
         }
@@ -489,7 +490,11 @@ mod tests {
         };
         assert_eq!(told("new", of(None)), ["p@n"]);
         assert_eq!(told("new", of(Some("n"))), ["p@n"]);
-        assert!(told("new", of(Some("m"))).is_empty(), "another namespace's");
+        assert_eq!(
+            told("new", of(Some("m"))),
+            ["p@n"],
+            "under the host that is asked for"
+        );
         assert!(told("new", None).is_empty(), "nobody asks");
         assert!(told("p", of(None)).is_empty(), "the name has snapshots");
     }

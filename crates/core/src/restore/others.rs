@@ -36,6 +36,10 @@ fn is_of(candidate: &Candidate, wanted: &Wanted, whose: &Whose) -> bool {
     let Some(namespace) = &whose.namespace else {
         return true;
     };
+    // A policy of this namespace is asked for under that host: another user of it is.
+    if candidate.hostname == wanted.hostname {
+        return true;
+    }
     let ours = candidate.cluster.as_deref() == Some(wanted.cluster.as_str());
     let of = if ours {
         recorded_namespace(&candidate.hostname)

@@ -55,6 +55,7 @@ struct Source {
 
 #[derive(Debug, Clone, Deserialize)]
 struct RootEntry {
+    obj: Option<String>,
     #[serde(default)]
     size: u64,
     summ: Option<Summary>,
@@ -130,6 +131,7 @@ impl Manifest {
                 }
             }
         }
+        let root = self.root_entry.as_ref().and_then(|root| root.obj.clone());
         let size_bytes = self
             .root_entry
             .map(|root| root.summ.map_or(root.size, |summary| summary.size));
@@ -151,6 +153,7 @@ impl Manifest {
             end: self.end_time,
             cluster,
             snapshot_uid,
+            root,
             pinned: self.pins.as_ref().is_some_and(|pins| !pins.is_empty()),
             pin_is_ours: self.pins.is_some_and(|pins| pins.iter().any(|pin| pin == PIN)),
             tags,

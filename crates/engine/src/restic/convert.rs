@@ -102,6 +102,7 @@ pub(super) fn info(id: String, file: &SnapshotFile) -> SnapshotInfo {
         snapshot_uid: (!snapshot_uid.is_empty()).then(|| snapshot_uid.join(",")),
         pinned: file.delete == DeleteOption::Never,
         pin_is_ours: file.delete == DeleteOption::Never && pin_is_ours,
+        root: Some(file.tree.to_string()),
         tags,
         sizes: file.summary.as_ref().map(|s| Sizes {
             size_bytes: s.total_bytes_processed,

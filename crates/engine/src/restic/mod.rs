@@ -349,23 +349,30 @@ impl Repository for Connection {
         guarded(WHAT, || {
             self.prove_identity(WHAT)?;
             let ids: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
-            let rows: Vec<_> = ids.par_iter().map(|id| (*id, self.read(*id))).collect();
             let mut listing = Listing::default();
-            let mut dropped = BTreeSet::new();
-            for (id, row) in rows {
-                match row {
-                    Some(Ok(info)) => listing.snapshots.push(info),
-                    Some(Err(id)) => listing.unreadable.push(id),
-                    None => {
-                        dropped.insert(id);
+            let mut seen: BTreeSet<SnapshotId> = ids.iter().copied().collect();
+            let mut unread = ids;
+            while !unread.is_empty() {
+                let rows: Vec<_> = unread.par_iter().map(|id| (*id, self.read(*id))).collect();
+                let mut dropped = BTreeSet::new();
+                for (id, row) in rows {
+                    match row {
+                        Some(Ok(info)) => listing.snapshots.push(info),
+                        Some(Err(id)) => listing.unreadable.push(id),
+                        None => {
+                            dropped.insert(id);
+                        }
                     }
                 }
-            }
-            if !dropped.is_empty() {
-                // One that went away is not listed any more; a server that lists it and does not find it is in doubt.
-                let mut still: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
-                still.retain(|id| dropped.contains(id));
-                listing.unreadable.extend(still.into_iter().map(hex));
+                if dropped.is_empty() {
+                    break;
+                }
+                // One that went away is not listed any more; a server that lists it and does not find it is in doubt. It may
+                // have gone because it was written anew, under an id that was not listed before: that is read too.
+                let now: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
+                let still = now.iter().filter(|id| dropped.contains(id));
+                listing.unreadable.extend(still.map(|id| hex(*id)));
+                unread = now.into_iter().filter(|id| seen.insert(*id)).collect();
             }
             listing.snapshots.sort_by(|a, b| a.id.cmp(&b.id));
             listing.unreadable.sort();

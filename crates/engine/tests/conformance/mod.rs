@@ -204,9 +204,11 @@ pub fn a_backup_is_listed_as_it_was_reported(engine: &dyn Engine) {
 pub fn a_change_is_stored_once(engine: &dyn Engine) {
     let bench = Bench::new();
     let mut repository = engine.create(&bench.repository(), &password()).unwrap();
-    back_up(&bench, repository.as_mut(), &["one"]);
+    let before = back_up(&bench, repository.as_mut(), &["one"]);
     fs::write(bench.source().join("c"), "c".repeat(2000)).unwrap();
     let taken = back_up(&bench, repository.as_mut(), &["two", "three"]);
+    assert_eq!(taken[0].root, taken[1].root, "the same files");
+    assert_ne!(taken[0].root, before[0].root, "other files");
     assert_eq!(taken[0].sizes.unwrap().files_new, 1);
     assert!(taken[0].sizes.unwrap().bytes_new.unwrap() > 0);
     assert_eq!(
@@ -301,6 +303,8 @@ pub fn our_pin_is_read_back_and_taken_back_and_binds_no_deletion(engine: &dyn En
             (&found.cluster, &found.tags, found.end),
             (&taken[0].cluster, &taken[0].tags, taken[0].end)
         );
+        assert!(found.root.is_some());
+        assert_eq!(found.root, taken[0].root);
         found
     };
     assert!(!now(repository.as_ref()).pinned);

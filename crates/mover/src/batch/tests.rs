@@ -97,6 +97,7 @@ impl Repository for Fake {
             snapshot_uid: None,
             pinned: false,
             pin_is_ours: false,
+            root: Some("files".to_owned()),
             tags: std::collections::BTreeMap::new(),
             sizes: None,
         });

@@ -41,6 +41,7 @@ fn listed(id: &str) -> SnapshotInfo {
         snapshot_uid: None,
         pinned: false,
         pin_is_ours: false,
+        root: Some("files".to_owned()),
         tags: BTreeMap::new(),
         sizes: None,
     }

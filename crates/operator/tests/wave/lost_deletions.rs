@@ -71,6 +71,7 @@ impl Repository for Kopia {
             snapshot_uid: None,
             pinned: false,
             pin_is_ours: false,
+            root: Some("files".to_owned()),
             tags: BTreeMap::new(),
             sizes: None,
         });

@@ -65,6 +65,41 @@ fn case_85_recorded_and_live_are_both_deleted() {
 }
 
 #[test]
+fn a_copy_that_a_person_repaired_is_another_snapshot() {
+    let other_files = |root: Option<&str>| SnapshotInfo {
+        root: root.map(str::to_owned),
+        ..of("repaired", Some("uid-of-recorded"))
+    };
+    let recorded = of("recorded", Some("uid-of-recorded"));
+    let unknown = SnapshotInfo {
+        root: None,
+        ..recorded.clone()
+    };
+    for (recorded, copy) in [
+        (recorded.clone(), other_files(Some("others"))),
+        (recorded, other_files(None)),
+        (unknown, other_files(None)),
+    ] {
+        let plan = healing(&[stale("recorded")], &there(vec![recorded, copy]));
+        assert_eq!((ids(&plan), plan.healed.len()), (vec!["recorded"], 0));
+    }
+}
+
+#[test]
+fn both_records_of_an_adopted_snapshot_go_whoever_it_was_tagged_for() {
+    let both = |former: &str| {
+        vec![
+            of("recorded", Some("uid-of-the-object-before")),
+            of("written-anew", Some(former)),
+        ]
+    };
+    let plan = healing(&[stale("recorded")], &there(both("uid-of-the-object-before")));
+    assert_eq!(ids(&plan), ["recorded", "written-anew"]);
+    let plan = healing(&[stale("recorded")], &there(both("uid-of-another")));
+    assert_eq!(ids(&plan), ["recorded"]);
+}
+
+#[test]
 fn case_87_two_candidates_heal_nothing() {
     let plan = healing(&[stale("stale")], &listing(&["one", "two"]));
     assert_eq!(ids(&plan), [""; 0]);

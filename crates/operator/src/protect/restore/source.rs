@@ -160,15 +160,15 @@ pub fn is_recorded(world: &World, restore: &Restore, view: &RepositoryView, name
     }
 }
 
-/// Whose snapshots of a path may be a policy's under another name: in its own repository everything.
+/// Whose snapshots of a path may be a policy's under another name: this namespace's, whatever repository object it has over
+/// the bucket. Another namespace's claim of the same name is none.
 fn others(ctx: &Context, repository: Option<&RepositoryKey>, namespace: &str) -> Others {
-    let shared = matches!(repository, Some(RepositoryKey::ClusterRepository { .. }));
     let view = repository.and_then(|key| ctx.world.repository(key));
     let said = view
         .as_ref()
         .and_then(|view| view.spec.identity_defaults.as_ref());
     Others {
-        namespace: shared.then(|| namespace.to_owned()),
+        namespace: Some(namespace.to_owned()),
         cluster: said.and_then(|said| said.cluster.clone()),
     }
 }
