@@ -45,41 +45,6 @@ fn a_directory_that_went_away_is_never_empty() {
     conformance::a_directory_that_went_away_is_never_empty(&Restic, &["", "snapshots"]);
 }
 
-/// Pinning writes the record anew and removes the old one; a listing that is made meanwhile has it all the same.
-#[test]
-fn a_listing_beside_a_pin_never_lacks_the_snapshot() {
-    let bench = Bench::new();
-    let mut repository = Restic.create(&bench.repository(), &password()).unwrap();
-    let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let taken = back_up(&bench, repository.as_mut(), &names);
-    let (id, start) = (taken[0].id.clone(), taken[0].start);
-    let pins = Restic.connect(&bench.repository(), &password()).unwrap();
-    let writer = std::thread::spawn(move || {
-        let mut id = id;
-        for n in 0..60 {
-            pins.pin(&id, n % 2 == 0).unwrap();
-            let listing = pins.list().unwrap();
-            id = listing
-                .snapshots
-                .iter()
-                .find(|s| s.start == start)
-                .unwrap()
-                .id
-                .clone();
-        }
-    });
-    let mut listings = 0;
-    while !writer.is_finished() {
-        let listing = repository.list().unwrap();
-        let has = listing.snapshots.iter().any(|s| s.start == start);
-        assert!(has || !listing.unreadable.is_empty(), "after {listings} listings");
-        listings += 1;
-    }
-    writer.join().unwrap();
-    println!("{listings} listings beside 60 writes");
-}
-
 #[test]
 fn a_damaged_record_counts_as_present() {
     let bench = Bench::new();

@@ -1,7 +1,8 @@
 //! What a failed call means, read from what the program said.
 //!
-//! **Promises.** Every failure of the program ends with the same exit code, so the text decides; it only ever
-//! decides by sentences that were recorded (`tests/fixtures/kopia-transcripts.json`). Unknown text is
+//! **Promises.** Every failure of the program ends with the same exit code, so the text decides. The program's own sentences
+//! on passwords, absent repositories and sources were recorded (`tests/fixtures/kopia-transcripts.json`); of storage that
+//! cannot be read, most are the operating system's and the store's, in the words that these have for it. Unknown text is
 //! [`ErrorClass::Failed`]: doubt, and never "absent". "Nothing is there" and "wrong password" are believed only
 //! while connecting; from an open repository the same words mean that another one has taken its place.
 

@@ -11,6 +11,7 @@ mod bucket;
 mod care;
 mod convert;
 mod faults;
+mod listing;
 mod place;
 mod restore;
 mod sparing;
@@ -24,7 +25,6 @@ use convert::failed;
 use faults::{Faults, WatchedSource};
 use jiff::Timestamp;
 use place::Place;
-use rayon::prelude::*;
 use rustic_core::repofile::{ConfigFile, RepoFile, SnapshotFile, SnapshotId};
 use rustic_core::{
     BackupOptions, ConfigOptions, Credentials, Excludes, FileType, Id, IndexedIdsStatus, KeyOptions,
@@ -348,35 +348,11 @@ impl Repository for Connection {
         const WHAT: &str = "the snapshots cannot be listed";
         guarded(WHAT, || {
             self.prove_identity(WHAT)?;
-            let ids: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
-            let mut listing = Listing::default();
-            let mut seen: BTreeSet<SnapshotId> = ids.iter().copied().collect();
-            let mut unread = ids;
-            while !unread.is_empty() {
-                let rows: Vec<_> = unread.par_iter().map(|id| (*id, self.read(*id))).collect();
-                let mut dropped = BTreeSet::new();
-                for (id, row) in rows {
-                    match row {
-                        Some(Ok(info)) => listing.snapshots.push(info),
-                        Some(Err(id)) => listing.unreadable.push(id),
-                        None => {
-                            dropped.insert(id);
-                        }
-                    }
-                }
-                if dropped.is_empty() {
-                    break;
-                }
-                // One that went away is not listed any more; a server that lists it and does not find it is in doubt. It may
-                // have gone because it was written anew, under an id that was not listed before: that is read too.
-                let now: Vec<SnapshotId> = self.opened.list().map_err(|e| failed(WHAT, &e))?.collect();
-                let still = now.iter().filter(|id| dropped.contains(id));
-                listing.unreadable.extend(still.map(|id| hex(*id)));
-                unread = now.into_iter().filter(|id| seen.insert(*id)).collect();
-            }
-            listing.snapshots.sort_by(|a, b| a.id.cmp(&b.id));
-            listing.unreadable.sort();
-            Ok(listing)
+            listing::whole(
+                || Ok(self.opened.list().map_err(|e| failed(WHAT, &e))?.collect()),
+                |id| self.read(id),
+                hex,
+            )
         })
     }
 

@@ -77,12 +77,17 @@ pub fn of<'a>(scan: &Scan<'a>) -> Vec<(Arc<SnapshotView>, &'a ListedSnapshot)> {
 
 /// Whether it is certain that the listing is of its repository, and not older than what it records of its pin.
 fn may_be_told(view: &SnapshotView, scan: &Scan<'_>) -> bool {
-    let pin = view.status.as_ref().and_then(|s| s.pin.as_ref());
-    let older = pin.is_none_or(|pin| pin.job.is_none() && pin.read_at.is_none_or(|at| at < scan.began));
     view.metadata.deletion_timestamp.is_none()
         && view.phase() == Some(SnapshotPhase::Succeeded)
         && view.pinned_unique_id() == Some(scan.unique_id)
-        && older
+        && is_newer_than_its_pin(view, scan.began)
+}
+
+/// Whether a listing that began then is newer than what the object records of its pin, and no pin Job is at work, which
+/// gives the snapshot another id.
+pub(super) fn is_newer_than_its_pin(view: &SnapshotView, began: Timestamp) -> bool {
+    let pin = view.status.as_ref().and_then(|s| s.pin.as_ref());
+    pin.is_none_or(|pin| pin.job.is_none() && pin.read_at.is_none_or(|at| at < began))
 }
 
 fn source(view: &SnapshotView) -> Option<Source> {

@@ -7,6 +7,7 @@
 //! **Assumes.** The listing is whole, of the repository with this unique id. What is listed again is taken back by the
 //! plan.
 
+use super::news::is_newer_than_its_pin;
 use super::plan::{Scan, is_row};
 use crate::context::{Context, Error};
 use crate::protect::snapshot::mark_vanished;
@@ -69,6 +70,7 @@ pub fn lacking(scan: &Scan<'_>) -> Vec<Arc<SnapshotView>> {
             && view.phase() == Some(SnapshotPhase::Succeeded)
             && !is_row(view)
             && !view.is_vanished()
+            && is_newer_than_its_pin(view, scan.began)
             && certain
             && !ids.contains(id)
             && !scan.touched.contains(id)
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn only_live_succeeded_snapshots_of_this_repository_that_do_not_say_so_yet_are_reported() {
-        let edits: [(&str, Edit); 8] = [
+        let edits: [(&str, Edit); 10] = [
             ("being deleted", |o| {
                 o["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }),
@@ -336,6 +338,12 @@ mod tests {
             }),
             ("said", |o| {
                 o["status"]["conditions"] = json!([condition("Vanished", "True", 1)])
+            }),
+            ("a pin Job is at work", |o| {
+                o["status"]["pin"] = json!({ "job": "s-pin" })
+            }),
+            ("its pin was read since", |o| {
+                o["status"]["pin"] = json!({ "readAt": at(BEGAN + 1).to_string() })
             }),
         ];
         for (what, edit) in edits {
