@@ -3,7 +3,8 @@
 //! **Promises.** The recorded id counts while it is listed. Another one is believed only if it is the only one of the
 //! listing with the same source and begin, no other object records it, and it carries no tag of another object or cluster;
 //! a begin of whole seconds is too coarse to tell two runs apart, so then the tag has to be the object's own. A source
-//! alone proves nothing. The mover's plan of a delete batch heals ids by the same rule.
+//! alone proves nothing. The mover's plan of a delete batch is stricter where the recorded id is not listed: it is not told
+//! which objects are there, so that a tag of another one is never believed.
 
 use jiff::Timestamp;
 

@@ -16,6 +16,7 @@ use holdfast_api::snapshot::{
     Stats, Timing,
 };
 use holdfast_api::{SnapshotSchedule, conditions, names};
+use holdfast_protocol::work::Source;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
@@ -132,6 +133,17 @@ impl SnapshotView {
     #[must_use]
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// What its snapshot is of, as it records it.
+    #[must_use]
+    pub fn source(&self) -> Option<Source> {
+        let identity = self.status.as_ref()?.snapshot.as_ref()?.identity.as_ref()?;
+        Some(Source {
+            username: identity.username.clone(),
+            hostname: identity.hostname.clone(),
+            path: identity.source_path.clone(),
+        })
     }
 
     /// Whether the API server waits for finalizers and ours is among them.

@@ -21,6 +21,8 @@ mod rows;
 
 const SNAPSHOTS: &str = "/apis/kopiur.home-operations.com/v1alpha1/namespaces/backup/snapshots";
 const KEPT: &str = "/api/v1/namespaces/holdfast-system/configmaps";
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/snapshots.kopiur.home-operations.com";
 const ORIGIN: &str = "kopiur.home-operations.com/origin";
 
 fn policy_path() -> String {
@@ -654,6 +656,21 @@ const LANE_INCOMPLETE: &str = "kopiur.home-operations.com/kept-memory-incomplete
 
 impl Story {
     /// One that is being deleted and whose data stays.
+    /// The interface itself is being deleted.
+    fn interface_goes(&self) {
+        self.server.edit(DEFINITION, |d| {
+            d["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+        });
+    }
+
+    /// From now on what is to be remembered of the Snapshot `a` cannot be written.
+    fn refuses_the_memory_of_a(&self, code: StatusCode) {
+        self.server.on_write(move |write, _| {
+            let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
+            memory.then_some(code)
+        });
+    }
+
     fn retained(&self, name: &str) {
         self.snapshot(name, json!({}));
         self.server.edit(&snapshot_path(name), |s| {
@@ -713,14 +730,10 @@ async fn what_is_let_go_because_the_interface_is_going_stays_what_it_was_when_al
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
-    let definition =
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/snapshots.kopiur.home-operations.com";
-    story.server.edit(definition, |d| {
-        d["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
-    });
+    story.interface_goes();
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
-    story.server.edit(definition, |d| {
+    story.server.edit(DEFINITION, |d| {
         d["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
     });
     story.policy_made_again();

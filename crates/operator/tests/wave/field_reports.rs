@@ -1,6 +1,6 @@
 //! What people reported of operators of this kind: what went away unseen, and what kept the wrong thing waiting.
 
-use crate::reappeared::look_at;
+use crate::reappeared::{listed, look_at};
 use crate::story::{JOBS, Story, repository_path, snapshot_path};
 use axum::http::Method;
 use holdfast_api::Repository;
@@ -10,7 +10,6 @@ use holdfast_operator::protect::{restore, wave};
 use holdfast_operator::world::keys::{LaneKey, ObjectKey};
 use holdfast_operator::world::views::RepositoryView;
 use holdfast_protocol::chunks::ListedSnapshot;
-use holdfast_protocol::work::Source;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -54,24 +53,6 @@ impl Story {
     async fn look(&self, names: &[&str]) {
         let listing: Vec<ListedSnapshot> = names.iter().map(|name| listed(name)).collect();
         look_at(self, &listing, SignedDuration::from_hours(1)).await;
-    }
-}
-
-/// Begun in a second of its own, so that it is no other Snapshot's under a new id.
-fn listed(name: &str) -> ListedSnapshot {
-    ListedSnapshot {
-        snapshot_id: format!("id-{name}"),
-        source: Source {
-            username: "p".into(),
-            hostname: "backup".into(),
-            path: "/pvc/data".into(),
-        },
-        start_time: Timestamp::UNIX_EPOCH,
-        size_bytes: Some(1),
-        cluster: Some("cluster".into()),
-        snapshot_uid: Some(format!("u-{name}")),
-        pinned: false,
-        pin_is_ours: false,
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/holdfast-system/configmaps";
 const AGAIN: &str = "kopiur.home-operations.com/delete-reappeared";
 
-fn listed(name: &str) -> ListedSnapshot {
+pub fn listed(name: &str) -> ListedSnapshot {
     ListedSnapshot {
         snapshot_id: format!("id-{name}"),
         source: Source {

@@ -6,7 +6,7 @@
 use super::adopt::{Held, Taken};
 use super::plan::{Adopting, Removing, Scan, is_row};
 use super::{adopted, row};
-use crate::protect::wave::kept::{moment, moment_of, source_of, stricter};
+use crate::protect::wave::kept::{moment, moment_of, stricter};
 use crate::world::keys::ObjectKey;
 use crate::world::views::{RepositoryView, SnapshotView};
 use holdfast_api::shared::{DeletionPolicy, Origin};
@@ -30,7 +30,7 @@ fn exactly(view: &SnapshotView) -> Option<(Source, Timestamp)> {
     let start = view.status.as_ref()?.timing.as_ref()?.start_time?;
     let exact = start.subsec_nanosecond() != 0;
     exact
-        .then(|| source_of(view))
+        .then(|| view.source())
         .flatten()
         .map(|source| (source, start))
 }
@@ -104,7 +104,7 @@ impl Doubt {
             }
             None => return,
         };
-        if let Some(source) = source_of(view) {
+        if let Some(source) = view.source() {
             self.sources.insert(source, held.clone());
         }
         if let Some(policy) = view.policy() {

@@ -60,7 +60,7 @@ pub fn of<'a>(scan: &Scan<'a>) -> Vec<(Arc<SnapshotView>, &'a ListedSnapshot)> {
                         start: view.status.as_ref()?.timing.as_ref()?.start_time,
                         cluster: scan.adoption.cluster,
                     };
-                    let same = by_source().get(&source(view)?)?.iter().map(|row| Found {
+                    let same = by_source().get(&view.source()?)?.iter().map(|row| Found {
                         id: &row.snapshot_id,
                         start: row.start_time,
                         cluster: row.cluster.as_deref(),
@@ -88,15 +88,6 @@ fn may_be_told(view: &SnapshotView, scan: &Scan<'_>) -> bool {
 pub(super) fn is_newer_than_its_pin(view: &SnapshotView, began: Timestamp) -> bool {
     let pin = view.status.as_ref().and_then(|s| s.pin.as_ref());
     pin.is_none_or(|pin| pin.job.is_none() && pin.read_at.is_none_or(|at| at < began))
-}
-
-fn source(view: &SnapshotView) -> Option<Source> {
-    let identity = view.status.as_ref()?.snapshot.as_ref()?.identity.as_ref()?;
-    Some(Source {
-        username: identity.username.clone(),
-        hostname: identity.hostname.clone(),
-        path: identity.source_path.clone(),
-    })
 }
 
 fn is_news(view: &SnapshotView, listed: &ListedSnapshot) -> bool {

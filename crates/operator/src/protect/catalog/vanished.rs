@@ -11,6 +11,7 @@ use super::news::is_newer_than_its_pin;
 use super::plan::{Scan, is_row};
 use crate::context::{Context, Error};
 use crate::protect::snapshot::mark_vanished;
+use crate::protect::wave::kept::{moment, moment_of};
 use crate::world::views::{RepositoryView, SnapshotView};
 use futures::{StreamExt, stream};
 use holdfast_api::conditions;
@@ -29,26 +30,14 @@ const AT_ONCE: usize = 8;
 /// After this many failures the rest is left to the next scan: it is not about single objects.
 const MOST_FAILURES: usize = 50;
 
-/// What a snapshot is of and the second in which it was begun, which outlast a new id: user, host, path.
-type Begun<'a> = (&'a str, &'a str, &'a str, i64);
-
 /// The Snapshots of which the listing proves that their snapshots went away, and which do not say so yet.
 #[must_use]
 pub fn lacking(scan: &Scan<'_>) -> Vec<Arc<SnapshotView>> {
     let ids: HashSet<&str> = scan.listing.iter().map(|l| l.snapshot_id.as_str()).collect();
-    let begun: HashSet<Begun<'_>> = scan
+    let moments: HashSet<String> = scan
         .listing
         .iter()
-        .map(|l| {
-            let of = &l.source;
-            let second = l.start_time.as_second();
-            (
-                of.username.as_str(),
-                of.hostname.as_str(),
-                of.path.as_str(),
-                second,
-            )
-        })
+        .map(|l| moment(&l.source, l.start_time))
         .collect();
     let tags: HashSet<&str> = scan
         .listing
@@ -62,8 +51,8 @@ pub fn lacking(scan: &Scan<'_>) -> Vec<Arc<SnapshotView>> {
         let certain = view.pinned_unique_id() == Some(scan.unique_id)
             && recorded_at(view).is_some_and(|t| t + CERTAINLY_BEFORE < scan.began);
         // An engine may have given it a new id: Kopia does so when it is pinned there.
-        let under_another_id = match begun_of(view) {
-            Some(of) => begun.contains(&of),
+        let is_under_another_id = || match moment_of(view) {
+            Some(moment) => moments.contains(&moment),
             None => tags.contains(view.uid()),
         };
         view.metadata.deletion_timestamp.is_none()
@@ -74,7 +63,7 @@ pub fn lacking(scan: &Scan<'_>) -> Vec<Arc<SnapshotView>> {
             && certain
             && !ids.contains(id)
             && !scan.touched.contains(id)
-            && !under_another_id
+            && !is_under_another_id()
     };
     scan.snapshots.iter().filter(is_lacking).cloned().collect()
 }
@@ -90,18 +79,6 @@ fn recorded_at(view: &SnapshotView) -> Option<Timestamp> {
     let ended = status.timing.as_ref().and_then(|t| t.end_time);
     let made = view.metadata.creation_timestamp.as_ref()?.0;
     said.chain(ended).chain([made]).max()
-}
-
-fn begun_of(view: &SnapshotView) -> Option<Begun<'_>> {
-    let status = view.status.as_ref()?;
-    let of = status.snapshot.as_ref()?.identity.as_ref()?;
-    let second = status.timing.as_ref()?.start_time?.as_second();
-    Some((
-        of.username.as_str(),
-        of.hostname.as_str(),
-        of.source_path.as_str(),
-        second,
-    ))
 }
 
 /// Says it, and answers how many are left to the next scan because somebody else changed them.

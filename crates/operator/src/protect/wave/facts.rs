@@ -16,7 +16,7 @@ use holdfast_core::deletion::{
     Cascade, HeldCondition, MemberFacts, NamespaceState, OnNamespaceDelete, OwnMover, Owner, Place, Policy,
     RecordedAcknowledgement, RecordedSnapshot, RepositoryFacts, Resolution, Sharing, SlidingWindow, Stamp,
 };
-use holdfast_protocol::work::{BatchMember, Source};
+use holdfast_protocol::work::BatchMember;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -153,15 +153,10 @@ fn held(view: &SnapshotView) -> HeldCondition {
 pub fn batch_member(view: &SnapshotView) -> Option<BatchMember> {
     let status = view.status.as_ref()?;
     let snapshot = status.snapshot.as_ref()?;
-    let identity = snapshot.identity.as_ref()?;
     Some(BatchMember {
         uid: view.uid().to_owned(),
         snapshot_id: snapshot.kopia_snapshot_id.clone(),
-        source: Source {
-            username: identity.username.clone(),
-            hostname: identity.hostname.clone(),
-            path: identity.source_path.clone(),
-        },
+        source: view.source()?,
         start_time: status.timing.as_ref().and_then(|t| t.start_time),
         justified_by: None,
         seen_here: view.pinned_unique_id().is_some(),

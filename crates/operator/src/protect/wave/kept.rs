@@ -218,22 +218,11 @@ pub fn moment(source: &Source, begun: Timestamp) -> String {
         .collect()
 }
 
-/// What an object's snapshot is of.
-#[must_use]
-pub fn source_of(view: &SnapshotView) -> Option<Source> {
-    let identity = view.status.as_ref()?.snapshot.as_ref()?.identity.as_ref()?;
-    Some(Source {
-        username: identity.username.clone(),
-        hostname: identity.hostname.clone(),
-        path: identity.source_path.clone(),
-    })
-}
-
 /// The [`moment`] of an object's snapshot.
 #[must_use]
 pub fn moment_of(view: &SnapshotView) -> Option<String> {
     let begun = view.status.as_ref()?.timing.as_ref()?.start_time?;
-    Some(moment(&source_of(view)?, begun))
+    Some(moment(&view.source()?, begun))
 }
 
 /// Snapshots, as entries name them.

@@ -136,10 +136,7 @@ async fn that_something_is_not_remembered_stays_known_when_the_repository_is_mad
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
-    story.server.on_write(|write, _| {
-        let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
-        memory.then_some(StatusCode::FORBIDDEN)
-    });
+    story.refuses_the_memory_of_a(StatusCode::FORBIDDEN);
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_none());
     story.server.on_write(|_, _| None);
@@ -178,10 +175,7 @@ async fn what_is_of_no_repository_that_is_there_does_not_wait_for_a_memory_that_
         }
         let repository = story.server.get(&repository_path()).unwrap();
         story.server.remove(&repository_path());
-        story.server.on_write(|write, _| {
-            let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
-            memory.then_some(StatusCode::FORBIDDEN)
-        });
+        story.refuses_the_memory_of_a(StatusCode::FORBIDDEN);
         story.pass_unresolved().await;
         assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
         assert_eq!(story.told(INCOMPLETE).len(), 1);
@@ -200,10 +194,7 @@ async fn an_error_that_lasts_counts_as_a_refusal() {
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
-    story.server.on_write(|write, _| {
-        let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
-        memory.then_some(StatusCode::INTERNAL_SERVER_ERROR)
-    });
+    story.refuses_the_memory_of_a(StatusCode::INTERNAL_SERVER_ERROR);
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_some());
     let ago = Timestamp::now() - SignedDuration::from_mins(6);
@@ -221,15 +212,8 @@ async fn what_goes_with_the_interface_does_not_wait_for_an_error_of_a_moment() {
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
-    let definition =
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/snapshots.kopiur.home-operations.com";
-    story.server.edit(definition, |d| {
-        d["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
-    });
-    story.server.on_write(|write, _| {
-        let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
-        memory.then_some(StatusCode::INTERNAL_SERVER_ERROR)
-    });
+    story.interface_goes();
+    story.refuses_the_memory_of_a(StatusCode::INTERNAL_SERVER_ERROR);
     story.pass().await;
     assert!(story.server.get(&snapshot_path("a")).is_none(), "let go");
 }
@@ -239,10 +223,7 @@ async fn a_person_may_accept_that_something_is_not_remembered() {
     let story = Story::new(10);
     story.adopter(json!({}));
     story.retained("a");
-    story.server.on_write(|write, _| {
-        let memory = write.path.starts_with(KEPT) && write.body.to_string().contains("id-a");
-        memory.then_some(StatusCode::FORBIDDEN)
-    });
+    story.refuses_the_memory_of_a(StatusCode::FORBIDDEN);
     story.pass().await;
     story.server.on_write(|_, _| None);
     story.policy_made_again();

@@ -22,7 +22,6 @@ use holdfast_api::snapshot::SnapshotPhase;
 use holdfast_api::{conditions, names};
 use holdfast_core::backoff;
 use holdfast_core::pins::{Facts, Hold, PinReason, Seen, Step, decide};
-use holdfast_protocol::work::Source;
 use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use std::time::Duration;
@@ -181,7 +180,7 @@ pub async fn pass(ctx: &Context, view: &SnapshotView, now: Timestamp) -> Result<
 
 fn facts(view: &SnapshotView, shared: bool, now: Timestamp) -> Facts {
     let status = view.status.as_ref();
-    let told = source(view).is_some() && view.pinned_unique_id().is_some() && view.pin().is_some();
+    let told = view.source().is_some() && view.pinned_unique_id().is_some() && view.pin().is_some();
     let hold = if view.is_discovered() || !told {
         Some(Hold::NothingRecorded)
     } else if view.is_vanished() {
@@ -208,15 +207,6 @@ fn sharer(ctx: &Context, view: &SnapshotView) -> Option<String> {
         .iter()
         .find(|other| other.uid() != view.uid() && !other.is_discovered())
         .map(|other| other.key().to_string())
-}
-
-fn source(view: &SnapshotView) -> Option<Source> {
-    let identity = view.status.as_ref()?.snapshot.as_ref()?.identity.as_ref()?;
-    Some(Source {
-        username: identity.username.clone(),
-        hostname: identity.hostname.clone(),
-        path: identity.source_path.clone(),
-    })
 }
 
 /// Nothing is to be written in the repository; the word is only said of what somebody asked about or pinned.

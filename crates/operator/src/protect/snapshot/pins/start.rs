@@ -2,7 +2,7 @@
 
 use super::super::act::write_status;
 use super::super::allowed::allows;
-use super::{AGAIN, live, source};
+use super::{AGAIN, live};
 use crate::context::{Context, Error};
 use crate::jobs::build::{Mover, Storage};
 use crate::jobs::create::{Created, NOT_READ, SecretFact, create, secret};
@@ -215,7 +215,7 @@ fn mover(
     let item = PinItem {
         uid: view.uid().to_owned(),
         snapshot_id: view.snapshot_id()?.to_owned(),
-        source: source(view)?,
+        source: view.source()?,
         start_time: timing.and_then(|t| t.start_time),
         on,
     };
