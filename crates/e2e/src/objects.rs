@@ -123,6 +123,20 @@ pub fn repository_in_bucket(
     object
 }
 
+/// The same as a ClusterRepository for namespaces of which `allowed` says which; its Secrets are in the operator's namespace.
+#[must_use]
+pub fn shared(mut repository: Value, allowed: Value) -> Value {
+    let home = json!(names::OPERATOR_NAMESPACE);
+    repository["kind"] = json!("ClusterRepository");
+    repository["metadata"] = json!({ "name": repository["metadata"]["name"] });
+    repository["spec"]["allowedNamespaces"] = allowed;
+    if let Some(bucket) = repository["spec"]["backend"].get_mut("s3") {
+        bucket["auth"]["secretRef"]["namespace"] = home.clone();
+    }
+    repository["spec"]["encryption"]["passwordSecretRef"]["namespace"] = home;
+    repository
+}
+
 /// How many digits the id of a snapshot has.
 #[must_use]
 pub fn id_length() -> usize {

@@ -9,7 +9,7 @@ use crate::{count, objects, pods};
 use anyhow::{Context, Result};
 use holdfast_api::repository::{Repository, RepositoryPhase};
 use holdfast_api::snapshot::{Snapshot, SnapshotPhase};
-use holdfast_api::{SnapshotSchedule, conditions};
+use holdfast_api::{ClusterRepository, SnapshotSchedule, conditions};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams};
@@ -326,6 +326,23 @@ impl Scenario {
     pub async fn end(self) -> Result<()> {
         remove_namespace(&self.lab, &self.namespace).await
     }
+}
+
+/// Waits until a ClusterRepository is Ready.
+///
+/// # Errors
+/// When it does not become Ready.
+pub async fn shared_ready(lab: &Lab, name: &str) -> Result<()> {
+    let api: Api<ClusterRepository> = Api::all(lab.client.clone());
+    until("the repository to be Ready", Duration::from_secs(120), || async {
+        let list = api.get(name).await?.status.unwrap_or_default().conditions;
+        Ok(if conditions::is_true(&list, conditions::READY) {
+            Look::Done(())
+        } else {
+            Look::Not(told(&list, conditions::READY))
+        })
+    })
+    .await
 }
 
 /// Deletes a namespace and waits until it is gone.

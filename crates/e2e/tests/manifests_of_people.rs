@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use holdfast_api::maintenance::Maintenance;
 use holdfast_api::repository::Engine;
 use holdfast_api::{ClusterRepository, SnapshotSchedule, conditions, names};
-use holdfast_e2e::scenario::{DATA_CLAIM, REPOSITORY, Scenario, json, suffix, told};
+use holdfast_e2e::scenario::{DATA_CLAIM, REPOSITORY, Scenario, json, shared_ready, suffix, told};
 use holdfast_e2e::{Lab, Look, objects, until};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -148,27 +148,11 @@ async fn external_maintenance_runs() -> Result<()> {
     let name = format!("shared-nas-{}", suffix());
     lab.create(objects::claim(ns, &name)).await?;
     lab.create(objects::secret(ns, &name, objects::PASSWORD)).await?;
-    let mut repository = objects::repository(ns, &name, &name, &name, None);
-    repository["kind"] = json!("ClusterRepository");
-    repository["metadata"] = json!({ "name": name });
-    repository["spec"]["encryption"]["passwordSecretRef"]["namespace"] = json!(ns);
-    repository["spec"]["allowedNamespaces"] = json!({ "all": true });
-    lab.create(repository).await?;
+    let repository = objects::repository(ns, &name, &name, &name, None);
+    lab.create(objects::shared(repository, json!({ "all": true })))
+        .await?;
     let repositories: Api<ClusterRepository> = Api::all(lab.client.clone());
-    until("the repository to be Ready", Duration::from_secs(120), || async {
-        let list = repositories
-            .get(&name)
-            .await?
-            .status
-            .unwrap_or_default()
-            .conditions;
-        Ok(if conditions::is_true(&list, conditions::READY) {
-            Look::Done(())
-        } else {
-            Look::Not(told(&list, conditions::READY))
-        })
-    })
-    .await?;
+    shared_ready(&lab, &name).await?;
 
     let mut maintenance = manifest("15-maintenance-external-ownership.yaml")?;
     maintenance["metadata"] = json!({ "name": name, "namespace": ns });

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use holdfast_api::restore::RestoreStatus;
 use holdfast_api::{ClusterRepository, SnapshotPolicy, conditions, names};
 use holdfast_e2e::restores::{completed, content, restore, says};
-use holdfast_e2e::scenario::{DATA_CLAIM, POLICY, Scenario, remove_namespace, suffix, told};
+use holdfast_e2e::scenario::{DATA_CLAIM, POLICY, Scenario, remove_namespace, shared_ready, suffix};
 use holdfast_e2e::{Lab, Look, objects, standin, until, until_every};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -40,29 +40,11 @@ impl Shared {
             },
         }))
         .await?;
-        let mut repository = objects::repository_in_bucket("", &name, &endpoint, "shared/", &name);
-        repository["kind"] = json!("ClusterRepository");
-        repository["metadata"] = json!({ "name": name });
-        let home = json!(names::OPERATOR_NAMESPACE);
-        repository["spec"]["encryption"]["passwordSecretRef"]["namespace"] = home.clone();
-        repository["spec"]["backend"]["s3"]["auth"]["secretRef"]["namespace"] = home;
-        repository["spec"]["allowedNamespaces"] = json!({ "list": [scenario.namespace] });
-        lab.create(repository).await?;
+        let repository = objects::repository_in_bucket("", &name, &endpoint, "shared/", &name);
+        let allowed = json!({ "list": [scenario.namespace] });
+        lab.create(objects::shared(repository, allowed)).await?;
         let repositories: Api<ClusterRepository> = Api::all(lab.client.clone());
-        until("the repository to be Ready", Duration::from_secs(120), || async {
-            let list = repositories
-                .get(&name)
-                .await?
-                .status
-                .unwrap_or_default()
-                .conditions;
-            Ok(if conditions::is_true(&list, conditions::READY) {
-                Look::Done(())
-            } else {
-                Look::Not(told(&list, conditions::READY))
-            })
-        })
-        .await?;
+        shared_ready(lab, &name).await?;
         Ok(Self {
             scenario,
             name,

@@ -79,12 +79,9 @@ async fn of_a_cluster_repository() -> Result<()> {
     lab.create(objects::secret(ns, &repository, "correct horse battery staple"))
         .await?;
     Scenario::fill(&lab, ns, &data).await?;
-    let mut object = objects::repository(ns, &repository, &vault, &repository, Some(3));
-    object["kind"] = json!("ClusterRepository");
-    object["metadata"] = json!({ "name": repository });
-    object["spec"]["encryption"]["passwordSecretRef"]["namespace"] = json!(ns);
-    object["spec"]["allowedNamespaces"] = json!({ "list": [kept, few, many] });
-    lab.create(object).await?;
+    let object = objects::repository(ns, &repository, &vault, &repository, Some(3));
+    let allowed = json!({ "list": [kept, few, many] });
+    lab.create(objects::shared(object, allowed)).await?;
     let api: Api<ClusterRepository> = Api::all(lab.client.clone());
     let condition = async |kind: &str, wanted: &dyn Fn(&str, Option<i64>, &str) -> bool| {
         until(
